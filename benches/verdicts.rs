@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use allot_interpreter::math::Math;
 use allot_interpreter::{Interpreter, Limits};
-use allot_judges::pool::Judge;
+use allot_judges::processes::GraderCommand;
 use allot_judges::protocol::Question;
 use allot_models::tokens::Tokens;
 use allot_settings::ComponentConfig;
@@ -205,7 +205,7 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
         let real = rollouts.as_deref().map(|batch| Rc::new(batch.every_fourth(100)));
         for (on, batch) in [("cases", Some(&quick)), ("rollouts", real.as_ref())] {
             let Some(batch) = batch else { continue };
-            let processes = Judge::math_verify(&in_python, batch.questions[0].clone());
+            let processes = GraderCommand::math_verify(&in_python, batch.questions[0].clone());
             add("math-verify", on, batch, Ours::Processes(processes), "math_verify", &[1, 2]);
             if let Some(math) = &math {
                 add("math-verify", sandboxed(on), batch, Ours::Math(Rc::clone(math)), "math_verify", &[1, 2]);
@@ -229,19 +229,22 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     if let (true, Some(batch)) = (wanted("functions"), &gsm8k) {
         let file = PathBuf::from(questions::printed(&["gsm8k"]).trim());
         let functions = FunctionsConfig { file, names: vec!["compute_score".to_owned()], messages: false };
-        let judge = Judge::functions(&functions, &in_python, batch.questions[0].clone());
+        let judge = GraderCommand::functions(&functions, &in_python, batch.questions[0].clone());
         add("functions", "GSM8K", batch, Ours::Processes(judge), "gsm8k strict", &[1, 2]);
     }
     if wanted("command") {
         let command = Some(vec![python(), "-c".to_owned(), COMMAND.to_owned()]);
         let config = JudgeConfig { command, ..JudgeConfig::default() };
-        let judge = Judge::command(&config, cases.questions[0].clone());
+        let judge = GraderCommand::command(&config, cases.questions[0].clone());
         add("command", "cases", &cases, Ours::Processes(judge), "str.strip", &[1, 2]);
     }
     if wanted("environment") {
         let batch = Rc::new(questions::environment());
-        let judge =
-            Judge::environment(vec!["reasoning-gym".to_owned()], &in_python, batch.questions[0].clone());
+        let judge = GraderCommand::environment(
+            vec!["reasoning-gym".to_owned()],
+            &in_python,
+            batch.questions[0].clone(),
+        );
         add("environment", "reasoning-gym", &batch, Ours::Processes(judge), "environment", &[1, 2]);
     }
     if wanted("http") {

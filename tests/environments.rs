@@ -4,6 +4,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod opinions;
 mod scratch;
 mod skip;
 
@@ -12,10 +13,11 @@ use std::path::Path;
 use allot_config::train::TrainConfig;
 use allot_error::Error;
 use allot_judges::environment::make;
-use allot_judges::pool::{Judge, Pool};
+use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Judgement, Opinion, Question};
 use allot_settings::reward::JudgeConfig;
 use allot_tasks::dataset::EnvironmentConfig;
+use opinions::opinions_on;
 use scratch::Scratch;
 use serde_json::{Value, json};
 use skip::skip;
@@ -57,10 +59,10 @@ fn judged(python: &str, package: &str, asked: &[(&Value, &str)]) -> Vec<Opinion>
         answer: (*answer).to_owned(),
         ..Question::default()
     };
-    let judge = Judge::environment(vec![package.to_owned()], &config, question(&asked[0]));
-    let mut pool = Pool::new(judge);
+    let judge = GraderCommand::environment(vec![package.to_owned()], &config, question(&asked[0]));
+    let mut pool = Processes::new(judge);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(pool.ask(asked.iter().map(question).collect())).unwrap()
+    runtime.block_on(opinions_on(&mut pool, asked.iter().map(question).collect())).unwrap()
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands beside errors")]

@@ -4,15 +4,17 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod opinions;
 mod scratch;
 mod skip;
 
 use std::path::Path;
 use std::process::Command;
 
-use allot_judges::pool::{Judge, Pool};
+use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Judgement, Opinion, Question};
 use allot_settings::reward::{FunctionsConfig, JudgeConfig};
+use opinions::opinions_on;
 use scratch::Scratch;
 use skip::skip;
 
@@ -65,9 +67,9 @@ fn said(file: &Path, names: &[&str], messages: bool, asked: &[(&str, &[&str], &s
         source: (*source).to_owned(),
     };
     let settings = JudgeConfig { seconds: 20.0, ..JudgeConfig::default() };
-    let mut pool = Pool::new(Judge::functions(&functions, &settings, question(&asked[0])));
+    let mut pool = Processes::new(GraderCommand::functions(&functions, &settings, question(&asked[0])));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(pool.ask(asked.iter().map(question).collect())).unwrap()
+    runtime.block_on(opinions_on(&mut pool, asked.iter().map(question).collect())).unwrap()
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands beside errors")]

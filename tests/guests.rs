@@ -385,6 +385,18 @@ fn a_component_with_other_types_is_told_that_it_does_not_fit() {
 }
 
 #[test]
+fn a_cache_that_cannot_be_used_is_warned_of_once() {
+    let scratch = Scratch::new();
+    scratch.write("file", "");
+    let mut command = scratch.command(&["policies", "uniform"]);
+    let done = command.env("ALLOT_CACHE", scratch.path().join("file")).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success(), "{said}");
+    assert_eq!(said.matches("warning: compiled WebAssembly cannot be kept").count(), 1, "{said}");
+    assert!(said.contains("hint: Make the folder writable, or set ALLOT_CACHE"), "{said}");
+}
+
+#[test]
 fn a_hash_that_the_config_demands_is_enforced() {
     let scratch = Scratch::new();
     scratch.write("guest.wasm", scratch::guest("traps"));

@@ -58,7 +58,7 @@ fn judge(config: &HttpConfig) -> Http {
 fn ask(http: &mut Http, answers: &[&str]) -> Result<Vec<Opinion>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for (place, answer) in answers.iter().enumerate() {
-        http.begin(place, question(answer));
+        http.begin(place, &question(answer));
     }
     let all: BTreeMap<usize, Opinion> = runtime.block_on(http.finish())?.into_iter().collect();
     Ok(all.into_values().collect())
@@ -128,9 +128,9 @@ fn each_kind_of_server_is_asked_in_its_own_way() {
         server.play(Vec::new());
         let preflight = judge(&config).check().unwrap();
         let name = if api == "custom" { "mine" } else { MODEL };
-        assert_eq!(preflight.identity.told.name.as_deref(), Some(name), "{api}");
+        assert_eq!(preflight.identity.hello.name.as_deref(), Some(name), "{api}");
         let version = if api == "custom" { "3" } else { "root /models/judge" };
-        assert_eq!(preflight.identity.told.version.as_deref(), Some(version), "{api}");
+        assert_eq!(preflight.identity.hello.version.as_deref(), Some(version), "{api}");
         assert_eq!(preflight.words[..2], ["http", api]);
         server.play(Vec::new());
         assert_eq!(ask(&mut judge(&config), &["5", "four"]).unwrap(), expected, "{api}");
@@ -144,7 +144,7 @@ fn each_kind_of_server_is_asked_in_its_own_way() {
     let config = config(&server, "custom", json!({}));
     server.play(Vec::new());
     let mut http = judge(&config);
-    http.begin(0, Question { gold: vec![row.to_owned()], ..question("5") });
+    http.begin(0, &Question { gold: vec![row.to_owned()], ..question("5") });
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(http.finish()).unwrap(), [(0, judged(Some(true), Some(0.75)))]);
     let asked = &server.bodies()[0];

@@ -5,6 +5,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+mod opinions;
 mod scratch;
 mod skip;
 
@@ -14,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use allot_config::train::TrainConfig;
 use allot_error::Error;
-use allot_judges::pool::{Judge, Pool};
+use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Opinion, Question};
 use allot_judges::sandboxed::Sandboxed;
-use allot_settings::AnyGrader;
-use allot_settings::PythonConfig;
 use allot_settings::reward::JudgeConfig;
+use allot_settings::{AnyGrader, PythonConfig};
+use opinions::opinions_on;
 use scratch::Scratch;
 use serde_json::Value;
 use skip::skip;
@@ -58,16 +59,16 @@ fn question(answer: &str) -> Question {
 }
 
 /// A judge of these words that runs in a folder.
-fn judge(folder: &Path, script: &str) -> Judge {
+fn judge(folder: &Path, script: &str) -> GraderCommand {
     let script = format!("cd '{}'\n{script}", folder.display());
     let command = Some(vec!["sh".to_owned(), "-c".to_owned(), script]);
     let config = JudgeConfig { command, seconds: 20.0, ..JudgeConfig::default() };
-    Judge { name: "puppet".to_owned(), ..Judge::command(&config, question("hello")) }
+    GraderCommand { name: "puppet".to_owned(), ..GraderCommand::command(&config, question("hello")) }
 }
 
-fn ask(pool: &mut Pool, answers: &[&str]) -> Result<Vec<Opinion>, Error> {
+fn ask(pool: &mut Processes, answers: &[&str]) -> Result<Vec<Opinion>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(pool.ask(answers.iter().map(|a| question(a)).collect()))
+    runtime.block_on(opinions_on(pool, answers.iter().map(|a| question(a)).collect()))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands beside `unsure`")]
@@ -105,7 +106,7 @@ fn a_judge_that_fails_costs_its_own_answer_and_no_other() {
     ];
     // Nothing depends on how many judge.
     for processes in [1, 3, 40] {
-        let mut pool = Pool::new(Judge { processes, limit, ..judge(folder.path(), PUPPET) });
+        let mut pool = Processes::new(GraderCommand { processes, limit, ..judge(folder.path(), PUPPET) });
         let got = ask(&mut pool, &all.clone().map(|(answer, _)| answer)).unwrap();
         for ((answer, expected), got) in all.iter().zip(got) {
             assert_eq!(got, *expected, "{answer}, {processes} processes");
@@ -143,19 +144,19 @@ fn verdicts_come_in_the_order_of_the_answers_whoever_judged() {
         })
         .collect();
     for processes in [1, 2, 5] {
-        let mut pool = Pool::new(Judge { processes, ..judge(folder.path(), PUPPET) });
+        let mut pool = Processes::new(GraderCommand { processes, ..judge(folder.path(), PUPPET) });
         let got = ask(&mut pool, &answers).unwrap();
         let expected: Vec<Opinion> = answers.iter().map(|a| judged(*a != "wrong")).collect();
         assert_eq!(got, expected, "{processes} processes");
     }
-    assert_eq!(ask(&mut Pool::new(judge(folder.path(), PUPPET)), &[]), Ok(Vec::new()));
+    assert_eq!(ask(&mut Processes::new(judge(folder.path(), PUPPET)), &[]), Ok(Vec::new()));
 }
 
 #[test]
 fn judges_answer_while_the_rest_is_still_to_be_asked() {
     let folder = tempfile::tempdir().unwrap();
     let script = PUPPET.replace("case \"$line\" in", "echo \"$line\" >>heard; case \"$line\" in");
-    let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), &script) });
+    let mut pool = Processes::new(GraderCommand { processes: 1, ..judge(folder.path(), &script) });
     // Nobody waits for an opinion, and each question is heard all the same before the next one is put.
     for (place, answer) in [(2, "right"), (0, "wrong"), (1, "right")] {
         pool.begin(place, question(answer));
@@ -176,7 +177,7 @@ fn judges_answer_while_the_rest_is_still_to_be_asked() {
 #[test]
 fn a_pool_that_goes_in_the_middle_of_a_round_takes_its_judges_along() {
     let folder = tempfile::tempdir().unwrap();
-    let mut pool = Pool::new(judge(folder.path(), PUPPET));
+    let mut pool = Processes::new(judge(folder.path(), PUPPET));
     pool.begin(0, question("hang"));
     let pids = || std::fs::read_to_string(folder.path().join("pids")).unwrap_or_default();
     while !pids().ends_with('\n') {
@@ -190,9 +191,9 @@ fn a_pool_that_goes_in_the_middle_of_a_round_takes_its_judges_along() {
 fn a_judge_that_left_between_answers_is_no_fault_of_the_next_answer() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), PUPPET) });
+    let mut pool = Processes::new(GraderCommand { processes: 1, ..judge(folder.path(), PUPPET) });
     for _ in 0..3 {
-        let opinions = runtime.block_on(pool.ask(vec![question("leave")]));
+        let opinions = runtime.block_on(opinions_on(&mut pool, vec![question("leave")]));
         assert_eq!(opinions, Ok(vec![judged(true)]));
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -203,7 +204,7 @@ fn a_judge_that_never_reads_is_late() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"read -r line; echo '{"id":1,"correct":true}'; exec sleep 600"#;
     let limit = Duration::from_secs(1);
-    let mut pool = Pool::new(Judge { limit, ..judge(folder.path(), script) });
+    let mut pool = Processes::new(GraderCommand { limit, ..judge(folder.path(), script) });
     // More than fits into a pipe.
     let long = "x".repeat(1 << 20);
     let late = || unsure("gave no answer within 1 s");
@@ -215,9 +216,11 @@ fn processes_end_with_the_pool() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("echo $$ >>started\n{PUPPET}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut pool = Pool::new(judge(folder.path(), &script));
+    let mut pool = Processes::new(judge(folder.path(), &script));
     assert!(
-        runtime.block_on(pool.ask(vec![question("right"), question("right"), question("right")])).is_ok()
+        runtime
+            .block_on(opinions_on(&mut pool, vec![question("right"), question("right"), question("right")]))
+            .is_ok()
     );
     // As at the end of a run, where the runtime goes first.
     drop(runtime);
@@ -240,7 +243,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
         return skip("python", "no CPython for WASI: allot fetch python");
     }
     let met = Sandboxed::check(&config, AnyGrader::Python).unwrap();
-    assert_eq!(met.identity.told.name.as_deref(), Some("CPython 3.12.0"));
+    assert_eq!(met.identity.hello.name.as_deref(), Some("CPython 3.12.0"));
     let gold = r#"{"fn_name": "double", "inputs": [[2], [5], [0]], "outputs": [4, 10, 0]}"#;
     let asked = |answer: &str| Question {
         gold: vec![gold.to_owned()],
@@ -253,7 +256,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
     for place in 0..40 {
         sandboxed.begin(place, asked(&format!("{}\n# {}", answers[place % answers.len()], place / 8)));
     }
-    let mut all = sandboxed.finish().await;
+    let mut all = sandboxed.finish().await.unwrap();
     all.sort_by_key(|(place, _)| *place);
     let share = |of: usize| all.iter().skip(of).step_by(4).map(|(_, o)| o.as_ref().unwrap().share.unwrap());
     assert_eq!(all.len(), 40);
@@ -261,7 +264,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
     // 2 * 2 is 2 + 2, and 0 is 0.
     assert!(share(1).all(|share| share == 2.0 / 3.0), "{:?}", all[1]);
     assert!(all.iter().all(|(place, o)| o.as_ref().unwrap().correct == Some(place % 4 == 0)));
-    assert_eq!(sandboxed.finish().await, []);
+    assert_eq!(sandboxed.finish().await.unwrap(), []);
     // What is known of an answer is known for its problem.
     let square = gold.replace("double", "square").replace("[4, 10, 0]", "[4, 25, 0]");
     sandboxed.begin(0, asked(&format!("{}\n# 0", answers[0])));
@@ -270,7 +273,7 @@ async fn programs_are_judged_in_the_sandbox_by_threads() {
         2,
         Question { gold: vec![gold.replace("4, 10", "5, 10")], ..asked(&format!("{}\n# 0", answers[0])) },
     );
-    let mut all = sandboxed.finish().await;
+    let mut all = sandboxed.finish().await.unwrap();
     all.sort_by_key(|(place, _)| *place);
     let correct: Vec<_> = all.into_iter().map(|(_, opinion)| opinion.unwrap().correct.unwrap()).collect();
     assert_eq!(correct, [true, true, false]);
@@ -292,7 +295,7 @@ async fn math_verify_is_asked_in_the_sandbox_too() {
         }
         met => met.unwrap(),
     };
-    let told = met.identity.told;
+    let told = met.identity.hello;
     assert!(told.name.unwrap().starts_with("math-verify 0.8.0, latex2sympy2_extended 1.10.2, sympy 1.14.0"));
     assert_eq!(told.version.unwrap().matches("sha256:").count(), 2);
     let mut sandboxed = Sandboxed::new(&config, AnyGrader::MathVerify).unwrap();
@@ -311,7 +314,7 @@ async fn math_verify_is_asked_in_the_sandbox_too() {
     for (place, question) in all.into_iter().enumerate() {
         sandboxed.begin(place, question);
     }
-    let mut got = sandboxed.finish().await;
+    let mut got = sandboxed.finish().await.unwrap();
     got.sort_by_key(|(place, _)| *place);
     let unread = "the judge says: ValueError: math-verify reads nothing out of the gold answer ''";
     let wanted = [Ok(true), Err(unread.to_owned()), Ok(false), Ok(true), Ok(false)];
@@ -323,7 +326,7 @@ async fn math_verify_is_asked_in_the_sandbox_too() {
 #[test]
 fn a_judge_that_does_not_start_is_told_before_anything_else() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |judge: Judge| Pool::new(judge).check().unwrap_err();
+    let told = |judge: GraderCommand| Processes::new(judge).check().unwrap_err();
     let script = |script: &str| told(judge(folder.path(), script));
     let config = |words: &[&str]| JudgeConfig {
         command: Some(words.iter().map(|w| (*w).to_owned()).collect()),
@@ -334,7 +337,7 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
                     with a line like {\"id\":1,\"correct\":true}, or {\"id\":1,\"error\":\"why not\"}, and \
                     prints nothing else";
 
-    let missing = told(Judge::command(&config(&["no-such-judge", "--fast"]), question("hello")));
+    let missing = told(GraderCommand::command(&config(&["no-such-judge", "--fast"]), question("hello")));
     let what = "the judge `no-such-judge --fast` could not be started: there is no such program";
     assert_eq!(missing, Error::new(what).hint(format!("{by_hand}no-such-judge --fast")));
 
@@ -348,24 +351,24 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
     assert_eq!(babbles, Error::new(what).hint(protocol));
 
     let patience = Duration::from_secs(1);
-    let hangs = told(Judge { patience, ..judge(folder.path(), "exec sleep 600") });
+    let hangs = told(GraderCommand { patience, ..judge(folder.path(), "exec sleep 600") });
     let slow = "one that comes up slowly wants a larger `reward.judge.start_seconds`";
     let what = "the judge `puppet` gave no answer within 1 s";
     assert_eq!(hangs, Error::new(what).hint(protocol).hint(slow));
     // How long that is waited for follows from what an answer may take, unless it is said.
     let waits = |seconds, start_seconds| {
         let config = JudgeConfig { seconds, start_seconds, ..config(&["judge"]) };
-        Judge::command(&config, question("hello")).patience.as_secs_f64()
+        GraderCommand::command(&config, question("hello")).patience.as_secs_f64()
     };
     assert_eq!([waits(0.5, None), waits(10.0, None), waits(60.0, None)], [10.0, 60.0, 360.0]);
     assert_eq!(waits(10.0, Some(2.5)), 2.5);
 
-    let python = told(Judge::math_verify(&config(&["no-such-python"]), question("5")));
+    let python = told(GraderCommand::math_verify(&config(&["no-such-python"]), question("5")));
     assert!(python.what.starts_with("the judge `no-such-python math_verify.py` could not be started"));
     assert!(python.hints.iter().any(|h| h.contains("pip install math-verify==0.8.0")));
 
     // It may be unsure: it works.
-    let preflight = |script: &str| Pool::new(judge(folder.path(), script)).check().map(|g| g.opinion);
+    let preflight = |script: &str| Processes::new(judge(folder.path(), script)).check().map(|g| g.opinion);
     assert_eq!(preflight(PUPPET), Ok(judged(false)));
     let unsure = r#"read -r line; echo '{"id":1,"error":"a greeting?"}'"#;
     assert_eq!(preflight(unsure), Ok(Err("a greeting?".to_owned())));
@@ -376,7 +379,7 @@ fn a_judge_that_does_not_come_up_again_ends_the_run_at_the_third_try() {
     let folder = tempfile::tempdir().unwrap();
     let script =
         format!("echo up >>started\nif [ -e once ]; then echo full >&2; exit 4; fi\n: >once\n{PUPPET}");
-    let mut pool = Pool::new(Judge { processes: 1, ..judge(folder.path(), &script) });
+    let mut pool = Processes::new(GraderCommand { processes: 1, ..judge(folder.path(), &script) });
     let error = ask(&mut pool, &["right", "die", "right"]).unwrap_err();
     assert_eq!(error.what, "the judge `puppet` ended with exit status 4, and last said `full`");
     assert_eq!(std::fs::read_to_string(folder.path().join("started")).unwrap(), "up\n".repeat(4));
@@ -926,11 +929,11 @@ fn math_verify_judges_as_recorded() {
         })
         .collect();
     let config = JudgeConfig { command: Some(vec![python]), seconds: 30.0, ..JudgeConfig::default() };
-    let mut pool = Pool::new(Judge::math_verify(&config, questions[0].clone()));
+    let mut pool = Processes::new(GraderCommand::math_verify(&config, questions[0].clone()));
     pool.check().unwrap();
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let opinions = runtime.block_on(pool.ask(questions)).unwrap();
+    let opinions = runtime.block_on(opinions_on(&mut pool, questions)).unwrap();
     let seconds = began.elapsed().as_secs_f64();
     let mut agree = 0;
     for (row, opinion) in rows.iter().zip(&opinions) {
@@ -955,7 +958,7 @@ fn math_verify_can_be_unsure_and_late() {
         answer: answer.to_owned(),
         ..Question::default()
     };
-    let mut pool = Pool::new(Judge::math_verify(&config, question(&["5"], "5")));
+    let mut pool = Processes::new(GraderCommand::math_verify(&config, question(&["5"], "5")));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let asked = vec![
         question(&["7", r"\frac{1}{2}"], "So it is $0.5$."),
@@ -963,7 +966,7 @@ fn math_verify_can_be_unsure_and_late() {
         question(&["5"], r"\boxed{10^{10^{10}}!}"),
         question(&["5"], r"\boxed{5}"),
     ];
-    let got = runtime.block_on(pool.ask(asked)).unwrap();
+    let got = runtime.block_on(opinions_on(&mut pool, asked)).unwrap();
     assert_eq!((&got[0], &got[3]), (&judged(true), &judged(true)));
     let said = "the judge says: ValueError: math-verify reads nothing out of the gold answer ''";
     assert_eq!(got[1], Err(said.to_owned()));

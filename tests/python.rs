@@ -14,7 +14,9 @@ use std::time::Instant;
 use allot_interpreter::build::BUILDS;
 use allot_interpreter::trial::{Outcome, Trial};
 use allot_interpreter::{Interpreter, Limits};
+use allot_sandbox::Guests;
 use serde_json::{Value, json};
+use wasmtime::{Engine, Instance, Module, Store};
 
 const LIMITS: Limits = Limits { fuel: 2_000_000_000, memory: 256 << 20 };
 
@@ -31,6 +33,28 @@ fn interpreter() -> Option<&'static Interpreter> {
         skip::skip("python", "no CPython for WASI: allot fetch python");
     }
     one.as_ref()
+}
+
+/// A NaN has many forms, and processors differ in which they make: 0/0 is negative on x86 and positive on ARM. Both engines
+/// make the same one, which a program can see in its bits.
+#[test]
+fn both_engines_make_the_same_nan_on_every_machine() {
+    let module = r#"(module (func (export "bits") (param f64 f64) (result i64)
+        (i64.reinterpret_f64 (f64.div (local.get 0) (local.get 1)))))"#;
+    let module = wat::parse_str(module).unwrap();
+    for guests in Guests::ALL {
+        let engine = Engine::new(&guests.config(None)).unwrap();
+        let mut store = Store::new(&engine, ());
+        store.set_fuel(1_000).unwrap();
+        store.set_epoch_deadline(1);
+        let instance = Instance::new(&mut store, &Module::new(&engine, &module).unwrap(), &[]).unwrap();
+        let bits = instance.get_typed_func::<(f64, f64), i64>(&mut store, "bits").unwrap();
+        let marked = f64::from_bits(0xfff8_0000_dead_beef);
+        for (a, b) in [(0.0, 0.0), (f64::INFINITY, f64::NEG_INFINITY), (marked, 1.0), (1.0, marked)] {
+            let made = bits.call(&mut store, (a, b)).unwrap();
+            assert_eq!(made, 0x7ff8_0000_0000_0000, "{guests:?}: {a}/{b} is {made:x}");
+        }
+    }
 }
 
 /// The same problem in the three ways in which problems come: the median of numbers.

@@ -15,7 +15,7 @@ use allot_judges::component::Components;
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
 use allot_judges::http::Http;
-use allot_judges::pool::{Judge, Pool};
+use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Opinion, Question};
 use allot_models::tokens::Tokens;
 use allot_settings::ComponentConfig;
@@ -37,7 +37,7 @@ pub enum Ours {
     Pattern(&'static str),
     Python(Rc<Interpreter>, Limits),
     Math(Rc<Math>),
-    Processes(Judge),
+    Processes(GraderCommand),
     Http(HttpConfig),
     /// On as many threads as there are cores.
     Component(ComponentConfig),
@@ -75,11 +75,11 @@ impl Ours {
                 Box::new(move |n| spread(threads, &all[..n], judge))
             }
             Self::Processes(judge) => {
-                let mut pool = Pool::new(Judge { processes: threads, ..judge.clone() });
+                let mut pool = Processes::new(GraderCommand { processes: threads, ..judge.clone() });
                 let runtime = runtime();
                 Box::new(move |n| {
-                    let said = runtime.block_on(pool.ask(all[..n].to_vec())).unwrap();
-                    said.into_iter().map(verdict).collect()
+                    all[..n].iter().enumerate().for_each(|(place, q)| pool.begin(place, q.clone()));
+                    in_order(runtime.block_on(pool.finish()).unwrap())
                 })
             }
             Self::Http(config) => {
@@ -88,7 +88,7 @@ impl Ours {
                 Box::new(move |n| {
                     // A new one each time: what it has asked once it does not ask again.
                     let mut http = Http::new(&config, Question::default(), None);
-                    all[..n].iter().enumerate().for_each(|(place, q)| http.begin(place, q.clone()));
+                    all[..n].iter().enumerate().for_each(|(place, q)| http.begin(place, q));
                     in_order(runtime.block_on(http.finish()).unwrap())
                 })
             }
@@ -97,7 +97,7 @@ impl Ours {
                 let runtime = runtime();
                 Box::new(move |n| {
                     all[..n].iter().enumerate().for_each(|(place, q)| components.begin(place, q.clone()));
-                    in_order(runtime.block_on(components.finish()))
+                    in_order(runtime.block_on(components.finish()).unwrap())
                 })
             }
             Self::Parts(config, folder) => {

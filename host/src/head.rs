@@ -3,7 +3,7 @@
 use allot_config::train::AlsoConfig;
 use allot_config::{BudgetConfig, RunConfig};
 use allot_engine::Engine;
-use allot_judges::pool::Preflight as Judge;
+use allot_judges::identity::GraderPreflight;
 use allot_loop::Scores;
 use allot_record::{FORMAT, Head, hex};
 use allot_remote::RemoteConfig;
@@ -132,7 +132,7 @@ impl Prepared<'_> {
 
 /// How a grader judges, and who the judge is in place of where it lies on this machine. Limits decide verdicts, whether
 /// they were written down or not.
-fn judged(one: &RewardConfig, met: Option<&Judge>) -> Value {
+fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
     let python = one.sandboxed().then(|| PythonConfig {
         interpreter: None,
         wheels: None,

@@ -4,49 +4,44 @@
 use std::io::{Read as _, Write as _};
 
 use allot_engine::Interrupt;
+use allot_remote::runtime;
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for Ctrl-C on a thread of its own. The first one asks to stop, and says `words`; a second
-/// one ends the program. A SIGTERM is as the first, however often it comes: queues send it more than once.
+/// Listens for Ctrl-C and SIGTERM in a task of the program's runtime. The first Ctrl-C asks to stop, and prints `words`; a
+/// second one ends the program. A SIGTERM counts as a first Ctrl-C, however often it comes: queues send it more than once.
 pub fn listen(words: &'static str) -> Interrupt {
     let stop = Interrupt::new();
+    let Ok(runtime) = runtime() else { return stop };
     let asked = stop.clone();
-    let (ready, listening) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        let Ok(runtime) = runtime else { return };
-        runtime.block_on(async {
-            #[cfg(unix)]
-            let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok();
-            let _ = ready.send(());
+    let ask = move |pressed| match (asked.ask(), pressed) {
+        (true, true) => std::process::exit(130),
+        (true, false) => {}
+        (false, _) => _ = writeln!(std::io::stderr(), "\n{words}"),
+    };
+    #[cfg(unix)]
+    {
+        // Registered before the task starts: on a busy machine a SIGTERM could otherwise end the run without a checkpoint.
+        let _inside = runtime.enter();
+        let pair = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+        let (Ok(mut pressed), Ok(mut ended)) = pair else { return stop };
+        runtime.spawn(async move {
             loop {
-                #[cfg(unix)]
-                let pressed = tokio::select! {
-                    pressed = tokio::signal::ctrl_c() => pressed.is_ok().then_some(true),
-                    Some(()) = next(&mut ended) => Some(false),
-                };
-                #[cfg(not(unix))]
-                let pressed = tokio::signal::ctrl_c().await.is_ok().then_some(true);
-                let Some(pressed) = pressed else { return };
-                match (asked.ask(), pressed) {
-                    (true, true) => std::process::exit(130),
-                    (true, false) => {}
-                    (false, _) => _ = writeln!(std::io::stderr(), "\n{words}"),
+                tokio::select! {
+                    Some(()) = pressed.recv() => ask(true),
+                    Some(()) = ended.recv() => ask(false),
+                    else => return,
                 }
             }
         });
-    });
-    // On a busy machine a run may otherwise be at work before its thread is, and a SIGTERM ends it without a checkpoint.
-    let _ = listening.recv();
-    stop
-}
-
-/// The next of a signal that may not be had.
-#[cfg(unix)]
-async fn next(signal: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
-    match signal {
-        Some(signal) => signal.recv().await,
-        None => std::future::pending().await,
     }
+    #[cfg(not(unix))]
+    runtime.spawn(async move {
+        while tokio::signal::ctrl_c().await.is_ok() {
+            ask(true);
+        }
+    });
+    stop
 }
 
 /// Ends the program when standard input does, for one that has nothing to save.
@@ -57,8 +52,7 @@ pub fn end_with_input() {
     });
 }
 
-/// Asks to stop when standard input ends: whoever started this process and holds its input wants it
-/// to stop, or is gone.
+/// Asks to stop when standard input ends: the process that started this one and holds its input closed it, or has ended.
 pub fn tie(stop: &Interrupt) {
     let stop = stop.clone();
     std::thread::spawn(move || {

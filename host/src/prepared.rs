@@ -12,7 +12,7 @@ use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
 use allot_error::{Error, Result};
 use allot_judges::graders;
-use allot_judges::pool::Preflight as Judge;
+use allot_judges::identity::GraderPreflight;
 use allot_models::tokens::Tokens;
 use allot_remote::preflight;
 use allot_remote::rollouts::{self, Preflight as Sampler};
@@ -44,7 +44,7 @@ pub struct Prepared<'a> {
     /// The problems.
     pub problems: Rc<Problems>,
     /// Graders outside this program, as they answered to a first request.
-    pub judges: Vec<Option<Judge>>,
+    pub judges: Vec<Option<GraderPreflight>>,
     /// How the model is set up.
     pub setup: Setup,
     /// The model's device.

@@ -222,7 +222,7 @@ fn opinions(path: &Path, answers: &[&str]) -> Vec<Opinion> {
         components.begin(place, Question { gold, answer, ..Question::default() });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let told: BTreeMap<usize, Opinion> = runtime.block_on(components.finish()).into_iter().collect();
+    let told: BTreeMap<usize, Opinion> = runtime.block_on(components.finish()).unwrap().into_iter().collect();
     assert_eq!(told.len(), answers.len());
     told.into_values().collect()
 }

@@ -147,7 +147,7 @@ fn a_shadow_has_the_columns_of_the_policy_in_charge_and_no_others() {
     insta::assert_snapshot!(shadowed("uniform"), @r"
     error: shadow `guest` wants the column `level`, which this run does not have
 
-    hint: whoever looks on sees the columns that the run's own policy described, and its record has those alone
+    hint: an observing policy sees the columns that the run's own policy described, and the record has those alone
     exit code 2
     ");
 }

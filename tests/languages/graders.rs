@@ -32,7 +32,7 @@ fn opinions(scratch: &Scratch, answers: &[&str]) -> Vec<Opinion> {
         components.begin(place, Question { gold, answer: (*answer).to_owned(), prompt, source });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let told: BTreeMap<usize, Opinion> = runtime.block_on(components.finish()).into_iter().collect();
+    let told: BTreeMap<usize, Opinion> = runtime.block_on(components.finish()).unwrap().into_iter().collect();
     told.into_values().collect()
 }
 

@@ -19,7 +19,7 @@ pub const PAGE: usize = 1 << 16;
 /// Bytes behind the memory that a module begins with that are the host's: a program's text goes there.
 pub const MAILBOX: usize = 16 * PAGE;
 
-/// A build of CPython, as somebody published it.
+/// A published build of CPython.
 #[derive(Debug)]
 pub struct Build {
     /// What it is called.

@@ -14,7 +14,7 @@ const NOW: u64 = 946_684_800_000_000_000;
 /// Bytes of one output that are kept.
 const KEPT: usize = 1 << 20;
 
-/// What a program's end is told by.
+/// The error by which a program ends the process.
 #[derive(Debug)]
 pub struct Exited(pub i32);
 
@@ -109,110 +109,102 @@ const ENVIRONMENT: &[&str] = &["PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1"];
 /// What it is started with. The program is never run: see [`crate::build`].
 const ARGUMENTS: &[&str] = &["python", "-I", "-c", "pass"];
 
-/// WASI as a guest has it.
+/// WASI as a guest has it. The module names what else it imports: those functions are not supported.
 pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest>> {
     let mut linker: Linker<Guest> = Linker::new(engine);
     let wasi = "wasi_snapshot_preview1";
-    linker.func_wrap(wasi, "args_sizes_get", |c: Caller<'_, Guest>, n: i32, bytes: i32| {
-        sizes(c, ARGUMENTS, n, bytes)
-    })?;
-    linker.func_wrap(wasi, "args_get", |c: Caller<'_, Guest>, list: i32, text: i32| {
-        texts(c, ARGUMENTS, list, text)
-    })?;
-    linker.func_wrap(wasi, "environ_sizes_get", |c: Caller<'_, Guest>, n: i32, bytes: i32| {
-        sizes(c, ENVIRONMENT, n, bytes)
-    })?;
-    linker.func_wrap(wasi, "environ_get", |c: Caller<'_, Guest>, list: i32, text: i32| {
-        texts(c, ENVIRONMENT, list, text)
-    })?;
+    for (name, texts) in [("args", ARGUMENTS), ("environ", ENVIRONMENT)] {
+        linker.func_wrap(wasi, &format!("{name}_sizes_get"), move |c: Caller<'_, Guest>, n, to| {
+            sizes(c, texts, n, to)
+        })?;
+        linker.func_wrap(wasi, &format!("{name}_get"), move |c: Caller<'_, Guest>, list, to| {
+            put_all(c, texts, list, to)
+        })?;
+    }
     linker.func_wrap(wasi, "clock_res_get", |mut c: Caller<'_, Guest>, _: i32, to: i32| {
         put(&mut c, to, &1_000_u64.to_le_bytes())
     })?;
     linker.func_wrap(wasi, "clock_time_get", |mut c: Caller<'_, Guest>, _: i32, _: i64, to: i32| {
         put(&mut c, to, &NOW.to_le_bytes())
     })?;
-    linker.func_wrap(wasi, "random_get", |mut c: Caller<'_, Guest>, to: i32, length: i32| {
-        charge(&mut c, 8 * u64::from(length as u32))?;
-        let mut at = to as u32;
-        let mut left = length as u32 as usize;
-        while left > 0 {
-            let some: Vec<u8> = (0..left.min(1 << 16)).map(|_| c.data_mut().byte()).collect();
-            put(&mut c, at as i32, &some)?;
-            (at, left) = (at.wrapping_add(some.len() as u32), left - some.len());
-        }
-        Ok(0)
-    })?;
+    linker.func_wrap(wasi, "random_get", random_get)?;
     linker.func_wrap(wasi, "sched_yield", || 0)?;
     linker.func_wrap(wasi, "fd_close", |_: i32| 0)?;
     linker.func_wrap(wasi, "fd_prestat_get", |_: i32, _: i32| BADF)?;
     linker.func_wrap(wasi, "fd_seek", |_: i32, _: i64, _: i32, _: i32| BADF)?;
-    linker.func_wrap(wasi, "fd_fdstat_get", |mut c: Caller<'_, Guest>, fd: i32, to: i32| {
-        if !(0..3).contains(&fd) {
-            return Ok(BADF);
-        }
-        // A character device without flags that may be read and written.
-        let mut stat = [0; 24];
-        stat[0] = 2;
-        stat[8..16].fill(0xff);
-        put(&mut c, to, &stat)
-    })?;
-    linker.func_wrap(wasi, "fd_filestat_get", |mut c: Caller<'_, Guest>, fd: i32, to: i32| {
-        if !(0..3).contains(&fd) {
-            return Ok(BADF);
-        }
-        let mut stat = [0; 64];
-        stat[16] = 2;
-        put(&mut c, to, &stat)
-    })?;
-    linker.func_wrap(wasi, "fd_write", |mut c: Caller<'_, Guest>, fd: i32, list: i32, n: i32, to: i32| {
-        if !(1..3).contains(&fd) {
-            return Ok(BADF);
-        }
-        let parts = vectors(&mut c, list, n)?;
-        let all: usize = parts.iter().map(|(_, length)| length).sum();
-        charge(&mut c, all as u64)?;
-        // What does not fit is passed over, and said to be written: the guest's own work goes on.
-        let mut room = c.data().room(fd == 2);
-        let mut bytes = Vec::new();
-        for (at, length) in parts {
-            let memory = memory(&mut c)?;
-            let part = memory.data(&c).get(at..at.saturating_add(length)).ok_or(Trap::MemoryOutOfBounds)?;
-            let some = &part[..length.min(room)];
-            bytes.extend_from_slice(some);
-            room -= some.len();
-        }
-        c.data_mut().write(fd == 2, &bytes);
-        put(&mut c, to, &(all as u32).to_le_bytes())
-    })?;
-    linker.func_wrap(wasi, "fd_read", |mut c: Caller<'_, Guest>, fd: i32, list: i32, n: i32, to: i32| {
-        if fd != 0 {
-            return Ok(BADF);
-        }
-        let mut all = 0_u32;
-        for (at, length) in vectors(&mut c, list, n)? {
-            let guest = c.data_mut();
-            let part = guest.input[guest.read..].iter().take(length).copied().collect::<Vec<u8>>();
-            guest.read += part.len();
-            all += part.len() as u32;
-            charge(&mut c, part.len() as u64)?;
-            put(&mut c, at as i32, &part)?;
-        }
-        put(&mut c, to, &all.to_le_bytes())
-    })?;
+    // Each stream is a character device without flags that may be read and written.
+    let (mut flags, mut file) = ([0; 24], [0; 64]);
+    (flags[0], file[16]) = (2, 2);
+    flags[8..16].fill(0xff);
+    linker.func_wrap(wasi, "fd_fdstat_get", move |c: Caller<'_, Guest>, fd, to| about(c, fd, to, &flags))?;
+    linker.func_wrap(wasi, "fd_filestat_get", move |c: Caller<'_, Guest>, fd, to| about(c, fd, to, &file))?;
+    linker.func_wrap(wasi, "fd_write", fd_write)?;
+    linker.func_wrap(wasi, "fd_read", fd_read)?;
     linker.func_wrap(wasi, "proc_exit", |code: i32| -> Result<()> { Err(Exited(code).into()) })?;
-    // The rest of what it imports.
     for import in module.imports() {
         let Some(kind) = import.ty().func().cloned() else { bail!("it imports `{}`", import.name()) };
         if linker.get(&mut Store::new(engine, Guest::new(0)), import.module(), import.name()).is_err() {
             linker.func_new(import.module(), import.name(), kind, |_, _, results| {
-                for result in results {
-                    *result = wasmtime::Val::I32(NOSYS);
-                }
+                results.fill(wasmtime::Val::I32(NOSYS));
                 Ok(())
             })?;
         }
     }
     Ok(linker)
+}
+
+/// What is known of a stream.
+fn about(mut caller: Caller<'_, Guest>, fd: i32, to: i32, stat: &[u8]) -> Result<i32> {
+    if (0..3).contains(&fd) { put(&mut caller, to, stat) } else { Ok(BADF) }
+}
+
+fn random_get(mut caller: Caller<'_, Guest>, to: i32, length: i32) -> Result<i32> {
+    charge(&mut caller, 8 * u64::from(length as u32))?;
+    let mut at = to as u32;
+    let mut left = length as u32 as usize;
+    while left > 0 {
+        let some: Vec<u8> = (0..left.min(1 << 16)).map(|_| caller.data_mut().byte()).collect();
+        put(&mut caller, at as i32, &some)?;
+        (at, left) = (at.wrapping_add(some.len() as u32), left - some.len());
+    }
+    Ok(0)
+}
+
+fn fd_write(mut caller: Caller<'_, Guest>, fd: i32, list: i32, n: i32, to: i32) -> Result<i32> {
+    if !(1..3).contains(&fd) {
+        return Ok(BADF);
+    }
+    let parts = vectors(&mut caller, list, n)?;
+    let all: usize = parts.iter().map(|(_, length)| length).sum();
+    charge(&mut caller, all as u64)?;
+    // What does not fit is passed over, and said to be written: the guest's own work goes on.
+    let mut room = caller.data().room(fd == 2);
+    let mut bytes = Vec::new();
+    for (at, length) in parts {
+        let memory = memory(&mut caller)?;
+        let part = memory.data(&caller).get(at..at.saturating_add(length)).ok_or(Trap::MemoryOutOfBounds)?;
+        let some = &part[..length.min(room)];
+        bytes.extend_from_slice(some);
+        room -= some.len();
+    }
+    caller.data_mut().write(fd == 2, &bytes);
+    put(&mut caller, to, &(all as u32).to_le_bytes())
+}
+
+fn fd_read(mut caller: Caller<'_, Guest>, fd: i32, list: i32, n: i32, to: i32) -> Result<i32> {
+    if fd != 0 {
+        return Ok(BADF);
+    }
+    let mut all = 0_u32;
+    for (at, length) in vectors(&mut caller, list, n)? {
+        let guest = caller.data_mut();
+        let part = guest.input[guest.read..].iter().take(length).copied().collect::<Vec<u8>>();
+        guest.read += part.len();
+        all += part.len() as u32;
+        charge(&mut caller, part.len() as u64)?;
+        put(&mut caller, at as i32, &part)?;
+    }
+    put(&mut caller, to, &all.to_le_bytes())
 }
 
 fn memory(caller: &mut Caller<'_, Guest>) -> Result<Memory> {
@@ -253,7 +245,7 @@ fn sizes(mut caller: Caller<'_, Guest>, all: &[&str], n: i32, bytes: i32) -> Res
     put(&mut caller, bytes, &(length as u32).to_le_bytes())
 }
 
-fn texts(mut caller: Caller<'_, Guest>, all: &[&str], list: i32, mut text: i32) -> Result<i32> {
+fn put_all(mut caller: Caller<'_, Guest>, all: &[&str], list: i32, mut text: i32) -> Result<i32> {
     for (i, one) in all.iter().enumerate() {
         put(&mut caller, list + 4 * i as i32, &text.to_le_bytes())?;
         put(&mut caller, text, one.as_bytes())?;

@@ -5,9 +5,8 @@ use std::path::Path;
 use allot_component::{sealed, sha256};
 use allot_error::{Error, Result};
 use allot_files::write_whole;
-use wasmtime::{
-    Cache, CacheConfig, Config, Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc,
-};
+use allot_sandbox::Guests;
+use wasmtime::{Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc};
 
 use crate::build::{self, BUILDS, Build, MAILBOX};
 use crate::guest::{self, Exited, Guest};
@@ -92,7 +91,9 @@ impl Interpreter {
     }
 
     fn of(build: &'static Build, started: &[u8], cache: Option<&Path>) -> Result<Self> {
-        let engine = Engine::new(&config(cache)).map_err(failed(build, "prepare"))?;
+        let compiled = cache.map(|folder| folder.join("compiled"));
+        let engine =
+            Engine::new(&Guests::Python.config(compiled.as_deref())).map_err(failed(build, "prepare"))?;
         let module = Module::new(&engine, started).map_err(failed(build, "compile"))?;
         let linker = guest::linker(&engine, &module).map_err(failed(build, "link"))?;
         let fresh = linker.instantiate_pre(&module).map_err(failed(build, "link"))?;
@@ -110,8 +111,7 @@ impl Interpreter {
         session.guest().give(library.input());
         let end = session.run(library.setup())?;
         if end != End::Done {
-            let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
-            wasmtime::bail!("{} cannot be imported: {end:?} {errors}", library.name());
+            wasmtime::bail!("{} cannot be imported: {end:?} {}", library.name(), session.errors());
         }
         session.memory.write(&mut session.store, session.mailbox, &vec![0; MAILBOX])?;
         build::started(starting, session.memory.data(&session.store))
@@ -156,6 +156,16 @@ impl Session {
         self.store.data_mut()
     }
 
+    /// What its program wrote to its standard error.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.store.data().errors).into_owned()
+    }
+
+    /// The exception that its program raised, as Python prints it last.
+    pub fn last_error(&self) -> String {
+        self.errors().lines().last().unwrap_or("it raised an exception").to_owned()
+    }
+
     /// Instructions that are left.
     pub fn fuel(&self) -> u64 {
         self.store.get_fuel().unwrap_or_default()
@@ -197,7 +207,7 @@ fn ended(error: &wasmtime::Error) -> End {
 fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let broken = |why: String| wasmtime::format_err!("{why}");
     let starting = build::starting(build, module).map_err(broken)?;
-    let mut config = config(None);
+    let mut config = Guests::Python.config(None);
     // It runs once.
     config.cranelift_opt_level(OptLevel::None);
     let engine = Engine::new(&config)?;
@@ -221,23 +231,10 @@ fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let mut session = Session::of(store, &instance, build.mailbox)?;
     let prepared = session.run(PRELUDE)?;
     if prepared != End::Done {
-        let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
-        wasmtime::bail!("its prelude ended with {prepared:?}: {errors}");
+        wasmtime::bail!("its prelude ended with {prepared:?}: {}", session.errors());
     }
     session.memory.write(&mut session.store, build.mailbox, &vec![0; MAILBOX])?;
     build::started(&starting, session.memory.data(&session.store)).map_err(broken)
-}
-
-fn config(cache: Option<&Path>) -> Config {
-    let mut config = Config::new();
-    config.consume_fuel(true).wasm_backtrace_max_frames(None);
-    if let Some(folder) = cache {
-        let mut settings = CacheConfig::new();
-        settings.with_directory(folder.join("compiled"));
-        // Without a cache it is slower, and nothing else.
-        config.cache(Cache::new(settings).ok());
-    }
-    config
 }
 
 /// The bytes of a build that is known.
@@ -268,7 +265,8 @@ fn failed(build: &Build, what: &str) -> impl FnOnce(wasmtime::Error) -> Error {
 
 /// What a started copy is kept under: all that it is made of.
 fn key(build: &Build) -> String {
-    sha256(format!("{} {} {}", build.sha256, sha256(PRELUDE), env!("CARGO_PKG_VERSION")))
+    let (prelude, version) = (sha256(PRELUDE), env!("CARGO_PKG_VERSION"));
+    sha256(format!("{} {prelude} {version} {}", build.sha256, Guests::SETTINGS))
 }
 
 fn unknown(path: &Path, hash: &str) -> Error {

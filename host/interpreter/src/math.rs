@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use allot_allocation::shown;
-use allot_error::Result as Told;
+use allot_error::Result as ErrorResult;
 use serde_json::{Value, json};
 
 use crate::library::{Library, Wheel};
@@ -63,7 +63,7 @@ impl Math {
     /// # Errors
     ///
     /// What is missing, or is not what is pinned.
-    pub fn open(wheels: &Path, path: &Path, cache: Option<&Path>) -> Told<Self> {
+    pub fn open(wheels: &Path, path: &Path, cache: Option<&Path>) -> ErrorResult<Self> {
         let judge = Value::String(JUDGE.to_owned());
         let library =
             Library::new("math-verify", WHEELS, wheels, &SETUP.replace("JUDGE", &judge.to_string()))?;
@@ -102,13 +102,13 @@ impl Math {
         // Nothing of the answer is there yet: what goes wrong is the gold answer's.
         let end = session.run(&call("gold", &json!(gold))).map_err(broken)?;
         if end != End::Done {
-            return Err(told(&end, &mut session));
+            return Err(unreadable(&end, &session));
         }
         let end = session.run(&call("answer", &json!(answer))).map_err(broken)?;
         let took = limits.fuel - session.fuel();
         match end {
             End::Done => Ok((session.guest().output.ends_with(b"\ntrue\n"), took)),
-            End::Raised => Err(told(&end, &mut session)),
+            End::Raised => Err(unreadable(&end, &session)),
             End::Exited(_) | End::OutOfFuel | End::Trapped(_) => Ok((false, took)),
         }
     }
@@ -120,12 +120,9 @@ fn call(name: &str, value: &Value) -> String {
 }
 
 /// Why gold answers cannot be read.
-fn told(end: &End, session: &mut Session) -> String {
+fn unreadable(end: &End, session: &Session) -> String {
     let words = match end {
-        End::Raised => {
-            let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
-            errors.lines().last().unwrap_or("it raised an exception").to_owned()
-        }
+        End::Raised => session.last_error(),
         End::OutOfFuel => "the gold answer used up the instructions".to_owned(),
         other => format!("the gold answer ended it: {other:?}"),
     };

@@ -134,7 +134,7 @@ impl Trial {
         let mut answers = interpreter.session(limits)?;
         let begun = self.begin(&mut answers, program)?;
         if begun != End::Done {
-            outcome.stopped = Some(told(&begun, &mut answers));
+            outcome.stopped = Some(reason(&begun, &answers));
             return Ok(Ok(outcome));
         }
         let mut judge = interpreter.session(limits)?;
@@ -145,7 +145,7 @@ impl Trial {
             reply.unwrap_or_else(|| b"null\n".to_vec())
         }));
         let end = judge.run(&run)?;
-        let said = String::from_utf8_lossy(&judge.guest().errors).into_owned();
+        let said = judge.errors();
         let held = said.lines().last().and_then(|line| line.strip_prefix("held ")?.parse().ok());
         match (held, &end) {
             (Some(held), End::Done) => outcome.passed = held,
@@ -155,7 +155,7 @@ impl Trial {
                 return Ok(Err(format!("the problem's own tests cannot be run: {last}")));
             }
             // What an answer returns may keep the tests busy.
-            _ => outcome.stopped = Some(told(&end, &mut judge)),
+            _ => outcome.stopped = Some(reason(&end, &judge)),
         }
         Ok(Ok(outcome))
     }
@@ -183,7 +183,7 @@ impl Trial {
             outcome.passed += usize::from(right);
             left.fuel = session.fuel();
             if !right {
-                outcome.stopped.get_or_insert_with(|| told(&end, &mut session));
+                outcome.stopped.get_or_insert_with(|| reason(&end, &session));
             }
             if left.fuel == 0 {
                 break;
@@ -205,13 +205,10 @@ fn reply(answers: &mut Session, request: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Why an answer stopped, in a few words.
-fn told(end: &End, session: &mut Session) -> String {
+fn reason(end: &End, session: &Session) -> String {
     let words = match end {
         End::Done => "it is not what was wanted".to_owned(),
-        End::Raised => {
-            let errors = String::from_utf8_lossy(&session.guest().errors).into_owned();
-            errors.lines().last().unwrap_or("it raised an exception").to_owned()
-        }
+        End::Raised => session.last_error(),
         End::Exited(code) => format!("it ended the process with exit code {code}"),
         End::OutOfFuel => "it used up its instructions".to_owned(),
         End::Trapped(why) => format!("it broke off: {why}"),

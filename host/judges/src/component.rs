@@ -1,11 +1,8 @@
-//! Graders that are components, asked by threads in batches. What an answer comes to depends on nothing but the answer, its
-//! problem, the settings and the limits: a batch that fails is asked about again, one answer at a time.
+//! Graders that are components, asked in batches on all cores. An opinion depends on the answer, its problem, the settings and
+//! the limits alone: a batch that fails is asked about again, one answer at a time.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use allot_allocation::{Value, shown};
 use allot_error::panics::caught;
@@ -14,10 +11,10 @@ use allot_files::{cache, is_registry_address, turn};
 use allot_registry::Reference;
 use allot_sandbox::{Asked, Fault, Grader, Kind, LoadError, Sandbox, Score};
 use allot_settings::ComponentConfig;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::identity::{Identity, Preflight};
+use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Hello, Judgement, Opinion, Question};
+use super::workers::Workers;
 
 /// Answers of a batch. It is the same on every machine, so that even a grader that remembers what it should not is asked
 /// the same. Larger ones spare an interpreter little more, and leave cores idle at the end of a round.
@@ -67,7 +64,7 @@ pub fn bytes(config: &ComponentConfig) -> Result<Vec<u8>> {
 }
 
 /// A grader and its settings.
-struct Judge {
+struct Loaded {
     grader: Grader,
     settings: Vec<(String, Value)>,
 }
@@ -75,36 +72,35 @@ struct Judge {
 /// Answers and their places.
 type Batch = Vec<(usize, Question)>;
 
-/// Threads that ask a grader.
+/// A grader that is a component.
 pub struct Components {
-    ask: Sender<Batch>,
-    told: UnboundedReceiver<Vec<(usize, Opinion)>>,
+    workers: Workers<Batch, Vec<(usize, Opinion)>>,
     /// What waits for a batch to be full.
     waiting: Batch,
-    /// How many are being judged.
-    open: usize,
 }
 
 impl Components {
-    /// As many threads as there are cores. `known` is who judged when the run began.
+    /// A grader that works on as many batches at a time as there are cores. `known` is its identity when the run began.
     ///
     /// # Errors
     ///
     /// A component that cannot be loaded, or is another one by now.
     pub fn new(config: &ComponentConfig, known: Option<&Identity>) -> Result<Self> {
-        let judge = Arc::new(Judge::open(config)?);
-        let (identity, words) = (judge.identity(), words(config));
+        let loaded = Loaded::open(config)?;
+        let (identity, words) = (loaded.identity(), words(config));
         if let Some(how) = known.and_then(|known| identity.apart(known, &words)) {
             return Err(Error::new(format!("the grader is another one than when the run began: {how}")));
         }
-        let (ask, asked) = channel();
-        let (tell, told) = unbounded_channel();
-        let asked = Arc::new(Mutex::new(asked));
-        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
-            let (asked, tell, judge) = (Arc::clone(&asked), tell.clone(), Arc::clone(&judge));
-            std::thread::spawn(move || work(&asked, &tell, &judge));
-        }
-        Ok(Self { ask, told, waiting: Vec::new(), open: 0 })
+        let workers = Workers::computing(move |batch: Batch| {
+            let (places, questions): (Vec<usize>, Vec<Question>) = batch.into_iter().unzip();
+            // The Wasm engine is not ours: a panic in it is an opinion, too.
+            let opinions = caught(|| loaded.opinions(&questions)).unwrap_or_else(|why| {
+                let name = &loaded.grader.description().name;
+                vec![Err(format!("grader `{name}` could not be called: {why}")); questions.len()]
+            });
+            places.into_iter().zip(opinions).collect()
+        });
+        Ok(Self { workers, waiting: Vec::new() })
     }
 
     /// Loads the component, lets it begin with its settings and judge an answer; gives who judges. `weights` are those that
@@ -117,9 +113,9 @@ impl Components {
         config: &ComponentConfig,
         weights: &BTreeMap<String, f32>,
         greeting: &Question,
-    ) -> Result<Preflight> {
-        let judge = Judge::open(config)?;
-        let description = judge.grader.description();
+    ) -> Result<GraderPreflight> {
+        let loaded = Loaded::open(config)?;
+        let description = loaded.grader.description();
         let name = &description.name;
         let (parts, weighs) = (&description.parts, |part: &&String| weights.contains_key(part.as_str()));
         if let Some(other) = weights.keys().find(|weight| !parts.contains(weight)) {
@@ -136,64 +132,36 @@ impl Components {
             let what = format!("grader `{name}` has a part `{part}`, which `reward.weights` has not");
             return Err(Error::new(what).hint("weigh it, with 0 if it is not to count"));
         }
-        judge.grader.begin(&judge.settings).map_err(|fault| {
+        loaded.grader.begin(&loaded.settings).map_err(|fault| {
             let hints = limit(&fault).map(str::to_owned).into_iter().chain(fault.stack());
             Error::new(format!("grader `{name}` {fault}")).hints(hints)
         })?;
-        let opinion = judge.opinions(std::slice::from_ref(greeting)).remove(0);
-        Ok(Preflight { identity: judge.identity(), words: words(config), opinion })
+        let opinion = loaded.opinions(std::slice::from_ref(greeting)).remove(0);
+        Ok(GraderPreflight { identity: loaded.identity(), words: words(config), opinion })
     }
 
-    /// Begins to judge an answer: with its batch, once that is full.
+    /// Asks about an answer: with its batch, once that is full.
     pub fn begin(&mut self, place: usize, question: Question) {
         self.waiting.push((place, question));
         if self.waiting.len() == BATCH {
-            self.send();
+            self.workers.begin(std::mem::take(&mut self.waiting));
         }
     }
 
-    fn send(&mut self) {
-        let batch = std::mem::take(&mut self.waiting);
-        if batch.is_empty() {
-            return;
+    /// Returns the opinions on all that was asked, by place, in any order.
+    ///
+    /// # Errors
+    ///
+    /// The system provides no thread.
+    pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
+        if !self.waiting.is_empty() {
+            self.workers.begin(std::mem::take(&mut self.waiting));
         }
-        let answers = batch.len();
-        // Threads end only when this does.
-        if self.ask.send(batch).is_ok() {
-            self.open += answers;
-        }
-    }
-
-    /// All that was begun, in any order.
-    pub async fn finish(&mut self) -> Vec<(usize, Opinion)> {
-        self.send();
-        let mut all = Vec::with_capacity(self.open);
-        while self.open > 0 {
-            let Some(told) = self.told.recv().await else { break };
-            self.open -= told.len();
-            all.extend(told);
-        }
-        all
+        Ok(self.workers.finish().await?.into_iter().flatten().collect())
     }
 }
 
-fn work(asked: &Mutex<Receiver<Batch>>, tell: &UnboundedSender<Vec<(usize, Opinion)>>, judge: &Judge) {
-    loop {
-        let next = asked.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(batch) = next else { return };
-        let (places, questions): (Vec<usize>, Vec<Question>) = batch.into_iter().unzip();
-        // The Wasm engine is not ours: whoever waits for these answers hears of them, whatever happens in it.
-        let opinions = caught(|| judge.opinions(&questions)).unwrap_or_else(|why| {
-            let name = &judge.grader.description().name;
-            vec![Err(format!("grader `{name}` could not be called: {why}")); questions.len()]
-        });
-        if tell.send(places.into_iter().zip(opinions).collect()).is_err() {
-            return;
-        }
-    }
-}
-
-impl Judge {
+impl Loaded {
     fn open(config: &ComponentConfig) -> Result<Self> {
         let (grader, settings) = open(config)?;
         Ok(Self { grader, settings })
@@ -217,7 +185,7 @@ impl Judge {
         let contract = format!("{}@{}", Kind::Grader.package(), self.grader.contract());
         Identity {
             command: vec![contract, component, settings],
-            told: Hello { name: Some(d.name.clone()), version: Some(d.version.clone()) },
+            hello: Hello { name: Some(d.name.clone()), version: Some(d.version.clone()) },
         }
     }
 
@@ -234,8 +202,8 @@ impl Judge {
             Ok(verdicts.into_iter().map(opinion).collect())
         };
         let alone = |asked: &Asked<'_>| {
-            let told = together(std::slice::from_ref(asked)).map(|mut one| one.remove(0));
-            told.unwrap_or_else(|fault| {
+            let opinion = together(std::slice::from_ref(asked)).map(|mut one| one.remove(0));
+            opinion.unwrap_or_else(|fault| {
                 Err(format!("grader `{name}` {}", shown::lines(&fault.to_string(), TROUBLE)))
             })
         };

@@ -1,5 +1,5 @@
 //! Environments: packages of Python that make problems and judge answers to them. One script does both; the judge's side
-//! is a judge like others, in [`crate::pool`].
+//! is a grader process like others, in [`crate::processes`].
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -7,7 +7,7 @@ use allot_error::{Error, Result};
 use allot_tasks::Problem;
 
 use super::Verdict;
-use super::identity::{Identity, Preflight};
+use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Judgement, Opinion, Part, Question};
 use super::single::Single;
 use allot_settings::RewardConfig;
@@ -28,13 +28,13 @@ pub struct Said(Vec<HashMap<usize, Opinion>>);
 /// and the reward's parts.
 type Judged = (f32, Option<bool>, Vec<Part>);
 
-/// Looks at who would judge answers to these problems: what is missing is told before anything else is made. Gives, for
-/// each of the config's graders, who it is, where it is no part of this program.
+/// Checks the graders of these problems before anything else is made. Returns the preflight of each grader in the config that
+/// is not part of this program.
 ///
 /// # Errors
 ///
 /// Problems without a grader; a judge that does not start, or whose rewards the config can't read.
-pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<Preflight>>> {
+pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<GraderPreflight>>> {
     config.check_sources(problems.iter().map(|problem| problem.source.as_str()))?;
     let mut met = Vec::new();
     for one in config.each() {
@@ -148,7 +148,7 @@ impl Graders {
     }
 
     /// The verdict of several, each with its place among the config's graders: the sum of the parts by their weights.
-    /// Where one of them can't judge, nobody can: a reward that lacks a part is another one.
+    /// If one of them gives no verdict there is none: a reward without a part would be another reward.
     fn together(&self, tokens: u32, opinions: Vec<(usize, Opinion)>) -> std::result::Result<Verdict, String> {
         let marked = opinions.iter().any(|(i, _)| self.config.graders[*i].decides == Some(true));
         let first = opinions.iter().position(|(i, _)| self.config.graders[*i].decides != Some(false));

@@ -1,6 +1,6 @@
-//! Who judges, as far as can be told from outside: the command of a judge that is a process, the content of the
-//! files that it names, and what the judge says that it is. Two runs whose judges differ in any of these are of
-//! different arms, and a run does not go on under another judge than its own.
+//! The identity of a grader, as far as it is visible from outside: its command, the content of the files that the command
+//! names, and the name and version that the grader gives. Runs whose graders differ in any of these belong to different arms,
+//! and a run does not go on under another grader than its own.
 
 use std::path::Path;
 
@@ -13,36 +13,36 @@ use super::protocol::{Hello, Opinion};
 /// Words that are longer than this are programs or texts of their own, and stand there as their hash.
 const LONG: usize = 128;
 
-/// Who judges. It holds no path: a run is the same wherever its judge lies.
+/// The identity of a grader. It has no path: a run is the same wherever its grader is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The program and its arguments. A word that is a file, or the part of one behind `=`, is the sha256 of its
     /// content; so is a long one.
     pub command: Vec<String>,
-    /// What the judge says of itself.
+    /// The name and version that the grader gives.
     #[serde(flatten)]
-    pub told: Hello,
+    pub hello: Hello,
 }
 
-/// What is known of a judge that has come up.
+/// What a check of a grader found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Preflight {
-    /// Who it is.
+pub struct GraderPreflight {
+    /// The grader's identity.
     pub identity: Identity,
-    /// The words that this is said of.
+    /// The words that the identity is made of.
     pub words: Vec<String>,
-    /// What it thinks of the greeting.
+    /// Its opinion on the greeting.
     pub opinion: Opinion,
 }
 
 impl Identity {
-    /// Who judges by these words and says this of itself.
-    pub fn of(words: &[String], told: Hello) -> Result<Self> {
+    /// Returns the identity of a grader with this command, which gave this name and version.
+    pub fn of(words: &[String], hello: Hello) -> Result<Self> {
         let word = |(i, word): (usize, &String)| stamp(word, i == 0);
-        Ok(Self { command: words.iter().enumerate().map(word).collect::<Result<_>>()?, told })
+        Ok(Self { command: words.iter().enumerate().map(word).collect::<Result<_>>()?, hello })
     }
 
-    /// In what it differs from another one of the same words, as a sentence goes on; none where it does not.
+    /// Returns how it differs from an earlier one of the same words, as the rest of a sentence.
     pub fn apart(&self, before: &Self, words: &[String]) -> Option<String> {
         let changed = |(i, _): &(usize, &String)| self.command.get(*i) != before.command.get(*i);
         if let Some((_, word)) = words.iter().enumerate().find(changed) {
@@ -56,12 +56,12 @@ impl Identity {
             let words: Vec<&str> = hello.name.iter().chain(&hello.version).map(String::as_str).collect();
             if words.is_empty() { "nothing".to_owned() } else { format!("`{}`", words.join(" ")) }
         };
-        let (now, then) = (shown(&self.told), shown(&before.told));
-        (self.told != before.told).then(|| format!("it calls itself {now}, and called itself {then}"))
+        let (now, then) = (shown(&self.hello), shown(&before.hello));
+        (self.hello != before.hello).then(|| format!("it calls itself {now}, and called itself {then}"))
     }
 }
 
-/// What stands for a word.
+/// Returns what stands for a word of a command.
 fn stamp(word: &str, program: bool) -> Result<String> {
     if let Some((before, file)) = file_in(word, program) {
         let path = Path::new(file);
@@ -112,8 +112,8 @@ mod tests {
         let Ok(now) = Identity::of(&words, Hello::default()) else { panic!("it was readable before") };
         assert_eq!(now.apart(&first, &words), Some(format!("`{a}` is not what it was")));
         assert_eq!(now.apart(&now.clone(), &words), None);
-        let told = Hello { name: None, version: Some("2".to_owned()) };
-        let newer = Identity { told, ..now.clone() };
+        let hello = Hello { name: None, version: Some("2".to_owned()) };
+        let newer = Identity { hello, ..now.clone() };
         let said = "it calls itself `2`, and called itself nothing";
         assert_eq!(newer.apart(&now, &words).as_deref(), Some(said));
     }

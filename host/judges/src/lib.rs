@@ -1,15 +1,15 @@
 //! Rewards: from what a rollout says to how good it was.
 //!
 //! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
-//! judges a model's answers as text; [`graders`] are one or several, each for a part of the reward. A grader is a function
-//! of ours, a [`pool`] of judges that are processes and speak the lines of [`protocol`], a sandbox for programs
-//! ([`sandboxed`]), a server ([`http`]), or a [`component`] of the user's own; [`config`] is what a run's config says of it. Whether an answer is right is for the graders to
-//! say, and what becomes of a reward for the run.
+//! grades a model's answers as text; [`graders`] are one or several, each for a part of the reward. A grader is a function
+//! of ours, [`processes`] that speak the lines of [`protocol`], a sandbox for programs ([`sandboxed`]), a server ([`http`]),
+//! or a [`component`] of the user's own; [`config`] is what a run's config says of it. A judge is a language model that
+//! grades. Graders say whether an answer is right, and the run what becomes of a reward.
 //!
 //! ```
 //! use allot_judges::{UNSCORABLE, Verdict};
 //!
-//! // Partly right, with a reward of its own; and an answer that nobody could judge.
+//! // Partly right, with a reward of its own; and an answer without a verdict.
 //! assert_eq!(Verdict::plain(0.25, false).reward, Some(0.25));
 //! assert_eq!(UNSCORABLE.reward, None);
 //! ```
@@ -21,12 +21,12 @@ pub mod grader;
 pub mod graders;
 pub mod http;
 pub mod identity;
-pub mod pool;
 pub mod process;
+pub mod processes;
 pub mod protocol;
 pub mod sandboxed;
 mod single;
-mod worker;
+mod workers;
 
 use allot_engine::Sample;
 use allot_error::Result;

@@ -1,10 +1,9 @@
-//! A judge in a process of its own, which is asked a line of JSON and answers a line, in the words of
-//! [`super::protocol`]. Nothing that it prints reaches our screen but the last line of its standard error, in a
-//! sentence about its end.
+//! A grader process, which reads a line of JSON for each answer and writes one, as [`super::protocol`] says. Of what it prints,
+//! only the last line of its standard error reaches the screen, in the sentence about its end.
 //!
-//! It ends with us, however we end. A guard, a shell that waits for the end of its input, leads the judge's process
-//! group: where this program is killed, the system closes that input, and the guard kills the group. So a judge
-//! goes that ignores the end of its own input, and whatever it has started.
+//! It ends with this program, however that ends. A guard, a shell that waits for the end of its input, leads the grader's
+//! process group: when this program is killed, the system closes that input, and the guard kills the group. This also ends a
+//! grader that ignores the end of its own input, and all processes that it started.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -35,13 +34,12 @@ pub enum Failure {
     /// It ended.
     #[error("{0}")]
     Ended(String),
-    /// It said something else than an answer to what it was asked. What comes next can't be told apart from
-    /// answers to earlier questions.
+    /// Its line does not answer the question. Further lines could be answers to earlier questions.
     #[error("said `{0}`, which does not answer what it was asked")]
     Garbage(String),
 }
 
-/// A judge that runs.
+/// A grader process that runs.
 pub struct Process {
     child: Child,
     #[cfg(unix)]
@@ -51,11 +49,11 @@ pub struct Process {
     last_words: Arc<Mutex<String>>,
     listener: JoinHandle<()>,
     asked: u64,
-    /// What it said of itself before its first answer.
-    told: Hello,
+    /// Its name and version, if it gave them before its first answer.
+    hello: Hello,
 }
 
-/// Who kills a judge's process group once this program is no more.
+/// Kills a grader's process group when this program has ended.
 #[cfg(unix)]
 struct Guard {
     shell: Child,
@@ -125,13 +123,13 @@ impl Process {
             last_words,
             listener,
             asked: 0,
-            told: Hello::default(),
+            hello: Hello::default(),
         })
     }
 
-    /// What it said of itself before its first answer.
-    pub fn told(&self) -> &Hello {
-        &self.told
+    /// Returns its name and version, if it gave them before its first answer.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
     }
 
     /// Whether it runs, as far as can be seen.
@@ -151,7 +149,7 @@ impl Process {
             if self.asked == 1
                 && let Some(hello) = Hello::read(&said)
             {
-                self.told = hello;
+                self.hello = hello;
                 said.clear();
                 (&mut self.stdout).take(LONGEST).read_until(b'\n', &mut said).await?;
             }
@@ -162,7 +160,7 @@ impl Process {
             Ok(Ok(said)) if !said.is_empty() => {
                 protocol::opinion(&said, self.asked).ok_or_else(|| Failure::Garbage(words(&said)))
             }
-            // Nothing more to read, or nobody who reads.
+            // It closed its output or its input.
             Ok(_) => Err(self.ended().await),
         }
     }

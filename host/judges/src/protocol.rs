@@ -1,4 +1,4 @@
-//! What judges that are processes are told, and what they say: a line of JSON each.
+//! The lines of JSON between this program and grader processes.
 //!
 //! `{"id":1,"gold":["5"],"prompt":"2+3=","source":"sums","answer":"It is 5."}` is answered by `{"id":1,"correct":true}`, by
 //! `{"id":1,"reward":0.5}` or `{"id":1,"rewards":{"format":1.0,"tests":0.25}}` with or without `correct`, or by
@@ -62,7 +62,7 @@ impl From<bool> for Judgement {
     }
 }
 
-/// What a judge says of an answer, or why nobody can tell.
+/// What a grader says of an answer, or why it gives no verdict.
 pub type Opinion = Result<Judgement, String>;
 
 /// Who a judge says that it is, before its first answer.

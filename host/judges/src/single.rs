@@ -11,8 +11,8 @@ use regex::Regex;
 use super::component::Components;
 use super::environment;
 use super::http::Http;
-use super::identity::{Identity, Preflight};
-use super::pool::{Judge, Pool};
+use super::identity::{GraderPreflight, Identity};
+use super::processes::{GraderCommand, Processes};
 use super::protocol::{Opinion, Question};
 use super::sandboxed::Sandboxed;
 use allot_settings::AnyGrader;
@@ -27,13 +27,13 @@ pub struct Single {
     said: Vec<(usize, Opinion)>,
 }
 
-/// Who judges.
+/// The grader.
 enum By {
     Grader(Grader),
     Pattern(Regex),
-    Judges(Pool),
+    Processes(Processes),
     Sandboxed(Sandboxed),
-    Http(Http),
+    Http(Box<Http>),
     Components(Components),
 }
 
@@ -48,13 +48,13 @@ impl Single {
         Ok(Self { config: config.clone(), by, said: Vec::new() })
     }
 
-    /// Starts one of the judges that it would have, if they are processes, and lets it go again: what is missing is told
-    /// before anything else is made. Gives who it is.
+    /// Checks the grader before anything else is made: a process is started and ended, a server is asked, a component
+    /// loaded. Returns what was found, if the grader is not part of this program.
     ///
     /// # Errors
     ///
     /// A judge that does not start, or whose rewards the config can't read.
-    pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<Preflight>> {
+    pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<GraderPreflight>> {
         if let (true, Some(grader)) = (config.sandboxed(), config.grader) {
             return Sandboxed::check(&config.python.clone().unwrap_or_default(), grader).map(Some);
         }
@@ -63,14 +63,13 @@ impl Single {
             return Components::check(component, &config.weights, &greeting(config, problems)).map(Some);
         }
         match By::of(config, problems, None)? {
-            By::Judges(pool) => pool.check().map(Some),
+            By::Processes(processes) => processes.check().map(Some),
             By::Http(http) => http.check().map(Some),
             By::Grader(_) | By::Pattern(_) | By::Sandboxed(_) | By::Components(_) => Ok(None),
         }
     }
 
-    /// Keeps in this file what a server says that judges, and takes from there what it has said before; `notice` is
-    /// called when the server is away, and when it is back.
+    /// See [`Http::keep`].
     pub fn keep(&mut self, file: &Path, notice: fn(&str)) {
         if let By::Http(http) = &mut self.by {
             http.keep(file, notice);
@@ -85,21 +84,21 @@ impl Single {
                 self.said.push((place, correct.map(Into::into).map_err(|e| e.to_string())));
             }
             By::Pattern(regex) => self.said.push((place, Ok(regex.is_match(&question.answer).into()))),
-            By::Judges(pool) => pool.begin(place, question),
+            By::Processes(processes) => processes.begin(place, question),
             By::Sandboxed(sandboxed) => sandboxed.begin(place, question),
-            By::Http(http) => http.begin(place, question),
+            By::Http(http) => http.begin(place, &question),
             By::Components(components) => components.begin(place, question),
         }
     }
 
-    /// What it says of all that it was asked, in any order. An error means that nothing can be judged any more.
+    /// Returns the opinions on all that was asked, by place. An error means that nothing can be graded any more.
     pub async fn finish(&mut self) -> Result<HashMap<usize, Opinion>> {
         let said = match &mut self.by {
             By::Grader(_) | By::Pattern(_) => std::mem::take(&mut self.said),
-            By::Judges(pool) => pool.finish().await?,
-            By::Sandboxed(sandboxed) => sandboxed.finish().await,
+            By::Processes(processes) => processes.finish().await?,
+            By::Sandboxed(sandboxed) => sandboxed.finish().await?,
             By::Http(http) => http.finish().await?,
-            By::Components(components) => components.finish().await,
+            By::Components(components) => components.finish().await?,
         };
         Ok(said.into_iter().collect())
     }
@@ -114,7 +113,7 @@ impl By {
             let python = config.python.clone().unwrap_or_default();
             Sandboxed::new(&python, grader).map(Self::Sandboxed)
         };
-        let judge = match grader {
+        let command = match grader {
             AnyGrader::Python => return sandboxed(),
             AnyGrader::MathVerify if config.sandboxed() => return sandboxed(),
             AnyGrader::Native(grader) => return Ok(Self::Grader(grader)),
@@ -132,21 +131,21 @@ impl By {
             }
             AnyGrader::Http => {
                 let http = config.http.as_ref().ok_or_else(|| no_server("the config", "reward"))?;
-                return Ok(Self::Http(Http::new(http, greeting, known)));
+                return Ok(Self::Http(Box::new(Http::new(http, greeting, known))));
             }
             AnyGrader::Environment => {
                 let own = problems.iter().filter(|problem| config.judges(&problem.source));
-                Judge::environment(environment::packages(own), &settings, greeting)
+                GraderCommand::environment(environment::packages(own), &settings, greeting)
             }
-            AnyGrader::MathVerify => Judge::math_verify(&settings, greeting),
-            AnyGrader::Command => Judge::command(&settings, greeting),
+            AnyGrader::MathVerify => GraderCommand::math_verify(&settings, greeting),
+            AnyGrader::Command => GraderCommand::command(&settings, greeting),
             AnyGrader::Functions => {
                 let functions = config.functions.as_ref();
                 let functions = functions.ok_or_else(|| no_functions("the config", "reward"))?;
-                Judge::functions(functions, &settings, greeting)
+                GraderCommand::functions(functions, &settings, greeting)
             }
         };
-        Ok(Self::Judges(Pool::new(Judge { known, ..judge })))
+        Ok(Self::Processes(Processes::new(GraderCommand { known, ..command })))
     }
 }
 

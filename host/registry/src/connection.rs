@@ -208,8 +208,8 @@ fn below<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a (dyn st
     }
 }
 
-/// Does what needs the network, in a thread of its own: whoever asks may be in the middle of other work on a
-/// runtime, where a second one can't start.
+/// Does what needs the network, on a thread and a runtime that end with it: the caller may be on a runtime already, where a
+/// second one can't start, and a trainer in Python may fork later, which no thread survives.
 pub(super) fn online<T: Send>(work: impl AsyncFnOnce() -> Result<T> + Send) -> Result<T> {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -217,7 +217,7 @@ pub(super) fn online<T: Send>(work: impl AsyncFnOnce() -> Result<T> + Send) -> R
             .build()
             .map_err(|e| Error::new(format!("could not make ready to reach a registry: {e}")))?;
         let done = runtime.block_on(work());
-        // Nobody waits for a host that is still looked up.
+        // A name that is still being looked up is not waited for.
         runtime.shutdown_background();
         done
     };

@@ -1,7 +1,7 @@
 //! An HTTP client: single requests, requests that are retried after a pause, and the sentences that describe failures.
 
-use std::cell::Cell;
 use std::error::Error as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use allot_allocation::shown;
@@ -36,9 +36,9 @@ pub(crate) struct Client {
     turns: Semaphore,
     notice: fn(&str),
     /// Whether it was said that the server is away: once, however many requests wait for it.
-    away: Cell<bool>,
+    away: AtomicBool,
     /// Whether the server has refused JSON where newer ones want protobuf.
-    newer: Cell<bool>,
+    newer: AtomicBool,
 }
 
 /// An API key. It has no `Debug`, so that it is never shown.
@@ -121,7 +121,7 @@ impl Client {
             told(what, "the certificates that are trusted come from the system: Debian's `ca-certificates`")
         })?;
         let turns = Semaphore::new((to.connections as usize).min(Semaphore::MAX_PERMITS));
-        let (away, newer) = (Cell::new(false), Cell::new(false));
+        let (away, newer) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self { http, to, key, turns, notice, away, newer })
     }
 
@@ -131,7 +131,7 @@ impl Client {
         Self::open(to, |_| ())
     }
 
-    /// Another client for the same server, for another thread.
+    /// Returns another client for the same server, with connections of its own.
     pub(crate) fn again(&self) -> Result<Self, EngineError> {
         Self::open(self.to.clone(), |_| ())
     }
@@ -151,7 +151,7 @@ impl Client {
 
     /// Says that the server is away, unless that was said.
     pub(crate) fn gone(&self, verb: &str, why: &str) {
-        if !self.away.replace(true) {
+        if !self.away.swap(true, Relaxed) {
             let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
             let what = format!("the server at {url} does not do `{verb}`: {why}");
             self.notice(&format!("{what}; it is asked again for up to {most} s"));
@@ -160,7 +160,7 @@ impl Client {
 
     /// Says that it is back, if it was away.
     pub(crate) fn back(&self) {
-        if self.away.replace(false) {
+        if self.away.swap(false, Relaxed) {
             self.notice(&format!("the server at {} is back", self.to.url));
         }
     }
@@ -221,13 +221,13 @@ impl Client {
     /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to take protobuf only, in which both
     /// are one request.
     pub(crate) async fn pass(&self, request: PassRequest) -> Result<ServerReply, Failure> {
-        if !self.newer.get() {
+        if !self.newer.load(Relaxed) {
             match self.ask(request.verb(), Some(&request.json())).await {
                 Err(Failure::Refused { status: 415, .. }) => {}
                 Err(Failure::Lost(detail)) if request.forward_only && is_unrouted(&detail) => {}
                 other => return other,
             }
-            self.newer.set(true);
+            self.newer.store(true, Relaxed);
         }
         self.say("forward_backward", Some(RequestBody::Protobuf(&request.message())), true).await
     }

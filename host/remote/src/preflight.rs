@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::address::Address;
 use crate::client::{Client, Failure, told};
+use crate::runtime::runtime;
 use allot_settings::RemoteConfig;
 
 /// Looks whether the server is there, lets us in, and has the model. Nothing is made.
@@ -48,9 +49,7 @@ pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     })?
 }
 
-/// Waits for something here and now.
+/// Runs a future to its end on the calling thread.
 pub(crate) fn waited<T>(what: impl Future<Output = T>) -> Result<T, EngineError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| told(format!("no async runtime: {e}"), "free some memory"))?;
-    Ok(runtime.block_on(what))
+    Ok(runtime()?.block_on(what))
 }

@@ -106,7 +106,7 @@ impl Session {
     ) -> Result<Self, Failure> {
         let id = Self::create(client, config).await?;
         let session = Self {
-            _heartbeat: Heartbeat::of(client, &id),
+            _heartbeat: Heartbeat::of(client, &id).map_err(Failure::Stop)?,
             id,
             model: String::new(),
             next: Cell::new(1),

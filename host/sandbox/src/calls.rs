@@ -27,11 +27,9 @@ pub(crate) trait Calls: Send + Sync {
     fn instantiate(&self) -> Result<(), Fault>;
 }
 
-/// A component whose imports and exports were found to fit.
-pub(crate) trait Linked: Send + Sync {
-    /// A fresh instance of it.
-    fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>>;
-}
+/// Makes fresh instances of a component whose imports and exports were found to fit.
+pub(crate) type Linked =
+    Box<dyn Fn(&mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>> + Send + Sync>;
 
 /// What a policy answers, or its own error.
 pub(crate) type Answer<T> = wasmtime::Result<Result<T, Refusal>>;

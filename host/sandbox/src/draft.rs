@@ -218,11 +218,10 @@ fn unknown(kind: &str, name: &str) -> Misuse {
 }
 
 fn refusal(kind: &str, name: &str, reason: &str) -> Refusal {
-    let line = |text: &str| shown::line(text, shown::LINE);
     match kind {
-        "setting" => Refusal::Setting { name: line(name), reason: line(reason) },
-        "state" => Refusal::State(line(reason)),
-        _ => Refusal::Other(line(reason)),
+        "setting" => Refusal::setting(name, reason),
+        "state" => Refusal::state(reason),
+        _ => Refusal::other(reason),
     }
 }
 

@@ -104,7 +104,7 @@ pub enum LoadError {
 impl LoadError {
     /// What a reader of Wasm says of a file.
     pub(crate) fn damaged(error: &BinaryReaderError) -> Self {
-        Self::Damaged(shown::line(&error.to_string(), shown::LINE))
+        Self::Damaged(line(&error.to_string()))
     }
 
     /// A file that the compiler refused, in its words: whole, if a reader that knows every proposal takes it.
@@ -254,6 +254,25 @@ pub enum Refusal {
     Other(String),
 }
 
+impl Refusal {
+    pub(crate) fn setting(name: &str, reason: &str) -> Self {
+        Self::Setting { name: line(name), reason: line(reason) }
+    }
+
+    pub(crate) fn state(reason: &str) -> Self {
+        Self::State(line(reason))
+    }
+
+    pub(crate) fn other(reason: &str) -> Self {
+        Self::Other(line(reason))
+    }
+}
+
+/// Returns a guest's words in one line.
+fn line(words: &str) -> String {
+    shown::line(words, shown::LINE)
+}
+
 fn last_words(words: &str) -> String {
     match words.lines().count() {
         0 => String::new(),
@@ -304,7 +323,7 @@ impl Fault {
                 "a trainer in Python lets go of what it has trained on; `allot train` and `simulate` don't",
             ),
             Self::WithoutColumn(_) => Some(
-                "whoever looks on sees the columns that the run's own policy described, and its record has those alone",
+                "an observing policy sees the columns that the run's own policy described, and the record has those alone",
             ),
             Self::Misused(misuse) => Some(&misuse.hint),
             Self::StateTooLarge { .. } => Some("remember only what does not come with every view"),

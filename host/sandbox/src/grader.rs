@@ -2,7 +2,6 @@
 //! part that it did not describe, goes on as a verdict.
 
 use allot_allocation::{Value, shown};
-use wasmtime::component::Component;
 
 use crate::call::{Caller, DESCRIPTION};
 use crate::cost::Cost;
@@ -13,7 +12,8 @@ use crate::judged::{Asked, GraderDescription, Judged, NoVerdict, Score};
 use crate::kind::REWARD;
 use crate::restricted_wasi::Other;
 use crate::reward_v0_1::{self, GraderPre};
-use crate::{Kind, LoadError, Sandbox, sandbox};
+use crate::sandbox::{Compiled, cause};
+use crate::{Kind, LoadError};
 
 /// Bytes that the verdicts of a batch may hand over, and more for each answer: far more than names and numbers take.
 const ANSWER: usize = 1 << 20;
@@ -32,17 +32,12 @@ pub struct Grader {
 }
 
 impl Grader {
-    pub(crate) fn new(
-        sandbox: Sandbox,
-        component: &Component,
-        inspection: Inspection,
-        sha256: String,
-        size: u64,
-    ) -> Result<Self, LoadError> {
+    pub(crate) fn new(compiled: Compiled) -> Result<Self, LoadError> {
+        let Compiled { sandbox, component, inspection, sha256, size } = compiled;
         let caller = Caller::new(sandbox, inspection.wasi);
         let contract = format!("{}@{REWARD}", Kind::Grader.package());
-        let misfit = |e| LoadError::Misfit { contract: contract.clone(), why: sandbox::cause(&e) };
-        let linked = reward_v0_1::link(&mut caller.linker()?, component).map_err(misfit)?;
+        let misfit = |e| LoadError::Misfit { contract: contract.clone(), why: cause(&e) };
+        let linked = reward_v0_1::link(&mut caller.linker()?, &component).map_err(misfit)?;
         caller.fits(&contract, |store| linked.instantiate(store))?;
         let described = caller.call(DESCRIPTION, None, |store| {
             Ok(Ok(reward_v0_1::describe(&linked.instantiate(store)?, store)?))

@@ -21,11 +21,11 @@ const PER_ROLLOUT: usize = 32;
 /// Instances of a component, each for one call.
 pub(crate) struct Instances {
     caller: Caller,
-    linked: Box<dyn Linked>,
+    linked: Linked,
 }
 
 impl Instances {
-    pub fn new(caller: Caller, linked: Box<dyn Linked>) -> Self {
+    pub fn new(caller: Caller, linked: Linked) -> Self {
         Self { caller, linked }
     }
 
@@ -37,7 +37,7 @@ impl Instances {
         ask: impl FnOnce(&dyn Guest, &mut Store<GuestState>) -> Answer<T> + Send,
     ) -> Called<T> {
         self.caller.call(most, other, |store| {
-            let guest = self.linked.instantiate(store)?;
+            let guest = (self.linked)(store)?;
             ask(&*guest, store)
         })
     }

@@ -2,10 +2,16 @@
 
 use allot_component::Kind;
 
-use crate::contract::Contract;
-
 /// The version of a grader's contract that is known.
 pub(crate) const REWARD: &str = "0.1";
+
+/// The versions of a contract that are known, the older ones first. Those of policies are in the order of `Contract::ALL`.
+fn versions(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Policy => &["0.1", "0.2"],
+        Kind::Grader => &[REWARD],
+    }
+}
 
 /// What a component with these exports is for.
 pub(crate) fn among(exports: &[String]) -> Option<Kind> {
@@ -17,31 +23,29 @@ pub(crate) fn version(kind: Kind, export: &str) -> Option<String> {
     interface(kind.package(), export, kind.interface())
 }
 
-/// Where a version stands among those known here, if it does.
+/// Where a version, such as `0.1` or `0.1.0`, stands among those known here, if it does.
 pub(crate) fn rank(kind: Kind, version: &str) -> Option<usize> {
-    match kind {
-        Kind::Policy => Contract::of(version).map(|contract| contract as usize),
-        Kind::Grader => {
-            let rest = version.strip_prefix(REWARD)?;
-            (rest.is_empty() || rest.starts_with('.')).then_some(0)
-        }
-    }
+    let is = |known: &&str| {
+        let rest = version.strip_prefix(*known);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    versions(kind).iter().position(is)
 }
 
 /// Whether a version that is not known here came after all that are.
 pub(crate) fn is_newer(kind: Kind, version: &str) -> bool {
-    match kind {
-        Kind::Policy => Contract::is_newer(version),
-        Kind::Grader => Contract::number_in(version) > Contract::number_in(REWARD),
-    }
+    numbers(version) > versions(kind).last().and_then(|newest| numbers(newest))
+}
+
+/// The first two numbers of a version.
+fn numbers(version: &str) -> Option<(u64, u64)> {
+    let mut parts = version.split('.').map(|part| part.parse::<u64>().ok());
+    Some((parts.next()??, parts.next()??))
 }
 
 /// The versions known here, in words.
 pub(crate) fn known(kind: Kind) -> String {
-    match kind {
-        Kind::Policy => Contract::known(),
-        Kind::Grader => REWARD.to_owned(),
-    }
+    versions(kind).join(" and ")
 }
 
 /// The version in `PACKAGE/NAME@VERSION`, empty where there is none.
@@ -50,5 +54,28 @@ pub(crate) fn interface(package: &str, full: &str, name: &str) -> Option<String>
     match rest.strip_prefix('@') {
         Some(version) => Some(version.to_owned()),
         None => rest.is_empty().then(String::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_known_by_its_first_two_numbers() {
+        for known in ["0.1", "0.1.0", "0.1.7", "0.1.0-rc1"] {
+            assert_eq!(rank(Kind::Policy, known), Some(0), "{known}");
+            assert_eq!(rank(Kind::Grader, known), Some(0), "{known}");
+        }
+        assert_eq!(rank(Kind::Policy, "0.2.0"), Some(1));
+        for other in ["", "0", "0.20.0", "0.10.0", "0.11", "1.0.1", "0.1x", "v0.1"] {
+            assert_eq!(rank(Kind::Policy, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_newer_is_told_from_what_is_no_version_at_all() {
+        assert!(["0.3.0", "0.10", "1.0.0"].iter().all(|version| is_newer(Kind::Policy, version)));
+        assert!(["", "0.0.9", "draft", "0.x"].iter().all(|version| !is_newer(Kind::Policy, version)));
     }
 }

@@ -16,6 +16,7 @@
 //! # Ok::<(), allot_sandbox::LoadError>(())
 //! ```
 
+mod adapter;
 mod call;
 mod calls;
 mod complexity;
@@ -23,6 +24,7 @@ mod contract;
 mod cost;
 mod description;
 mod draft;
+mod engine;
 mod facts;
 mod fault;
 mod grader;
@@ -43,6 +45,7 @@ pub use allot_component::{Caps, Description, Kind, Setting, sha256, shipped};
 pub use contract::Contract;
 pub use cost::Cost;
 pub use draft::{Draft, Interpreter};
+pub use engine::Guests;
 pub use fault::{Fault, LoadError, Misuse};
 pub use grader::Grader;
 pub use inspection::kind_of;

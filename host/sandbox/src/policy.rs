@@ -3,7 +3,6 @@
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Need, Plan, Run, Terms, View};
 use allot_component::Description;
-use wasmtime::component::Component;
 
 use crate::call::Caller;
 use crate::calls::{Called, Calls};
@@ -14,7 +13,8 @@ use crate::fault::Fault;
 use crate::inspection::Inspection;
 use crate::instances::Instances;
 use crate::restricted_wasi::Other;
-use crate::{CONTRACT_VERSION, LoadError, Sandbox, sandbox};
+use crate::sandbox::{Compiled, cause};
+use crate::{CONTRACT_VERSION, LoadError};
 
 /// A policy that is loaded and described.
 pub struct Policy {
@@ -28,29 +28,17 @@ pub struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn new(
-        sandbox: Sandbox,
-        component: &Component,
-        inspection: Inspection,
-        sha256: String,
-        size: u64,
-    ) -> Result<Self, LoadError> {
+    pub(crate) fn new(compiled: Compiled) -> Result<Self, LoadError> {
+        let Compiled { sandbox, component, inspection, sha256, size } = compiled;
         let caller = Caller::new(sandbox, inspection.wasi);
         let contract =
             Contract::of(&inspection.version).expect("an inspection finds a version that is known");
-        let misfit = |e| LoadError::Misfit { contract: contract.full(), why: sandbox::cause(&e) };
-        let linked = contract.link(&mut caller.linker()?, component).map_err(misfit)?;
-        caller.fits(&contract.full(), |store| linked.instantiate(store))?;
+        let misfit = |e| LoadError::Misfit { contract: contract.full(), why: cause(&e) };
+        let linked = contract.link(&mut caller.linker()?, &component).map_err(misfit)?;
+        caller.fits(&contract.full(), &linked)?;
         let calls = Box::new(Instances::new(caller, linked));
-        Self::described(Self {
-            calls,
-            contract,
-            inspection,
-            draft: false,
-            description: Description::default(),
-            sha256,
-            size,
-        })
+        let description = Description::default();
+        Self::described(Self { calls, contract, inspection, draft: false, description, sha256, size })
     }
 
     /// A policy that is not a component yet. Its hash and its size, in bytes, are those of its sources.

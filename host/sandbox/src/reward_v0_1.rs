@@ -2,14 +2,12 @@
 //!
 //! Texts are lent to the guest, not copied first.
 
-use allot_allocation::log::Level;
 use allot_allocation::{Value, shown};
 use wasmtime::Store;
 use wasmtime::component::{Component, HasSelf, Linker};
 
 use self::bindings::Reward as Grader;
 use self::bindings::rollout::reward::{log, types};
-use crate::Setting;
 use crate::calls::Answer;
 use crate::fault::Refusal;
 use crate::guest::GuestState;
@@ -26,6 +24,8 @@ mod bindings {
         ownership: Borrowing { duplicate_if_necessary: true },
     });
 }
+
+crate::adapter::conversions!();
 
 /// A component whose imports and exports were found to fit.
 pub(crate) struct GraderPre(bindings::RewardPre<GuestState>);
@@ -48,21 +48,11 @@ pub(crate) fn describe(
     store: &mut Store<GuestState>,
 ) -> wasmtime::Result<GraderDescription> {
     let d = grader.rollout_reward_grader().call_describe(store)?;
-    let setting = |s: types::Setting| Setting {
-        name: s.name,
-        default: match s.default {
-            types::ValueResult::Flag(v) => Value::Flag(v),
-            types::ValueResult::Integer(v) => Value::Integer(v),
-            types::ValueResult::Number(v) => Value::Number(v),
-            types::ValueResult::Text(v) => Value::Text(v),
-        },
-        summary: s.summary,
-    };
     Ok(GraderDescription {
         name: d.name,
         version: d.version,
         summary: d.summary,
-        settings: d.settings.into_iter().map(setting).collect(),
+        settings: settings(d.settings),
         parts: d.parts,
     })
 }
@@ -72,13 +62,10 @@ pub(crate) fn begin(
     store: &mut Store<GuestState>,
     settings: &[(String, Value)],
 ) -> Answer<()> {
-    let settings: Vec<(&str, types::ValueParam<'_>)> =
-        settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
-    let begun = grader.rollout_reward_grader().call_begin(store, &settings)?;
-    let line = |text: &str| shown::line(text, shown::LINE);
+    let begun = grader.rollout_reward_grader().call_begin(store, &lend_settings(settings))?;
     Ok(begun.map_err(|error| match error {
-        types::Error::Setting(bad) => Refusal::Setting { name: line(&bad.name), reason: line(&bad.reason) },
-        types::Error::Other(reason) => Refusal::Other(line(&reason)),
+        types::Error::Setting(bad) => bad_setting(bad),
+        types::Error::Other(reason) => Refusal::other(&reason),
     }))
 }
 
@@ -119,28 +106,5 @@ fn judged(verdict: types::Verdict) -> Judged {
                 }
             }
         }
-    }
-}
-
-fn lend_value(value: &Value) -> types::ValueParam<'_> {
-    match value {
-        Value::Flag(v) => types::ValueParam::Flag(*v),
-        Value::Integer(v) => types::ValueParam::Integer(*v),
-        Value::Number(v) => types::ValueParam::Number(*v),
-        Value::Text(v) => types::ValueParam::Text(v),
-    }
-}
-
-impl types::Host for GuestState {}
-
-impl log::Host for GuestState {
-    fn write(&mut self, level: log::Level, line: String) {
-        let level = match level {
-            log::Level::Debug => Level::Debug,
-            log::Level::Info => Level::Info,
-            log::Level::Warn => Level::Warn,
-            log::Level::Error => Level::Error,
-        };
-        Self::write(self, level, &line);
     }
 }

@@ -1,12 +1,13 @@
-//! The sandbox: one Wasm engine for all components of a process.
+//! The sandbox: a Wasm engine for components, with its clock.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use allot_allocation::shown;
 use wasmtime::component::Component;
-use wasmtime::{Cache, CacheConfig, Config, Engine, WasmBacktraceDetails};
+use wasmtime::{Config, Engine};
 
+use crate::engine::Guests;
 use crate::guest::TICK;
 use crate::inspection::{self, Inspection};
 use crate::{Caps, Grader, Kind, LoadError, Policy};
@@ -20,40 +21,31 @@ pub struct Sandbox {
     _clock: Arc<()>,
 }
 
+/// A component that was compiled, and not yet linked.
+pub(crate) struct Compiled {
+    pub sandbox: Sandbox,
+    pub component: Component,
+    pub inspection: Inspection,
+    pub sha256: String,
+    /// In bytes.
+    pub size: u64,
+}
+
 impl Sandbox {
-    /// A sandbox whose compiled code is kept in `cache`, if given. A cache that can't be used costs
-    /// time, never correctness: it is left out.
+    /// A sandbox whose compiled code is kept in `cache`, if given. A cache that can't be used costs time, never
+    /// correctness.
     pub fn new(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        Self::of(Config::new(), caps, cache)
+        Self::of(&Guests::Components.config(cache), caps)
     }
 
     /// A sandbox within a program whose signals are not ours: where another library handles them, a guest's trap
     /// would end the process. Guests check by themselves what a signal tells else, and are a little slower.
     pub fn embedded(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        let mut config = Config::new();
-        config.signals_based_traps(false);
-        Self::of(config, caps, cache)
+        Self::of(Guests::Components.config(cache).signals_based_traps(false), caps)
     }
 
-    fn of(mut config: Config, caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        // What a policy's answer may depend on is fixed here, for every machine.
-        config
-            .wasm_component_model(true)
-            .consume_fuel(true)
-            .epoch_interruption(true)
-            .cranelift_nan_canonicalization(true)
-            .relaxed_simd_deterministic(true)
-            .max_wasm_stack(1 << 20)
-            // Files and lines in a guest's stack, where it has them; else that hangs on the environment.
-            .wasm_backtrace_details(WasmBacktraceDetails::Enable)
-            // Memory that grows in place beats 4 GiB reserved for a guest that uses 1 MiB of it.
-            .memory_init_cow(true);
-        if let Some(directory) = cache {
-            let mut cache = CacheConfig::new();
-            cache.with_directory(directory);
-            config.cache(Cache::new(cache).ok());
-        }
-        let engine = Engine::new(&config).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
+    fn of(config: &Config, caps: Caps) -> Result<Self, LoadError> {
+        let engine = Engine::new(config).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
 
         let clock = Arc::new(());
         let (ticked, alive) = (engine.weak(), Arc::downgrade(&clock));
@@ -74,22 +66,15 @@ impl Sandbox {
     /// Loads a policy from a component's bytes. `sha256` is the hash that the config demands, if it
     /// demands one.
     pub fn load(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Policy, LoadError> {
-        let (component, inspection, hash) = self.compile(bytes, sha256, Kind::Policy)?;
-        Policy::new(self.clone(), &component, inspection, hash, bytes.len() as u64)
+        Policy::new(self.compile(bytes, sha256, Kind::Policy)?)
     }
 
     /// Loads a grader from a component's bytes, in the same way.
     pub fn load_grader(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Grader, LoadError> {
-        let (component, inspection, hash) = self.compile(bytes, sha256, Kind::Grader)?;
-        Grader::new(self.clone(), &component, inspection, hash, bytes.len() as u64)
+        Grader::new(self.compile(bytes, sha256, Kind::Grader)?)
     }
 
-    fn compile(
-        &self,
-        bytes: &[u8],
-        sha256: Option<&str>,
-        kind: Kind,
-    ) -> Result<(Component, Inspection, String), LoadError> {
+    fn compile(&self, bytes: &[u8], sha256: Option<&str>, kind: Kind) -> Result<Compiled, LoadError> {
         let found = allot_component::sha256(bytes);
         if let Some(expected) = sha256.filter(|expected| !expected.eq_ignore_ascii_case(&found)) {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
@@ -97,7 +82,8 @@ impl Sandbox {
         let inspection = inspection::of(bytes, kind)?;
         let component = Component::from_binary(&self.engine, bytes)
             .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
-        Ok((component, inspection, found))
+        let (sandbox, size) = (self.clone(), bytes.len() as u64);
+        Ok(Compiled { sandbox, component, inspection, sha256: found, size })
     }
 
     /// What one call may use.

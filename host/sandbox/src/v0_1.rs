@@ -3,17 +3,14 @@
 //! Lists are lent to the guest, not copied first.
 
 use allot_allocation as ours;
-use allot_allocation::log::Level;
-use allot_allocation::{PromptId, shown};
+use allot_allocation::PromptId;
 
 use wasmtime::Store;
-use wasmtime::component::{Component, HasSelf, Linker};
 
 use self::rollout::allocation::{log, types};
-use crate::calls::{Answer, Guest, Linked};
-use crate::fault::Refusal;
+use crate::Description;
+use crate::calls::Answer;
 use crate::guest::GuestState;
-use crate::{Description, Setting};
 
 wasmtime::component::bindgen!({
     world: "policy",
@@ -21,66 +18,27 @@ wasmtime::component::bindgen!({
     ownership: Borrowing { duplicate_if_necessary: true },
 });
 
-/// Fits a component to the contract.
-pub(crate) fn link(
-    linker: &mut Linker<GuestState>,
-    component: &Component,
-) -> wasmtime::Result<impl Linked + use<>> {
-    Policy::add_to_linker::<_, HasSelf<_>>(linker, |guest| guest)?;
-    linker.instantiate_pre(component).and_then(PolicyPre::new)
-}
+crate::adapter::conversions!();
+crate::adapter::policies!();
 
-impl Linked for PolicyPre<GuestState> {
-    fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>> {
-        Ok(Box::new(PolicyPre::instantiate(self, store)?))
-    }
-}
-
-impl Guest for Policy {
-    fn describe(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Description> {
-        Ok(description(self.rollout_allocation_allocator().call_describe(store)?))
-    }
-
-    fn begin(&self, store: &mut Store<GuestState>, run: &ours::Run) -> Answer<Vec<u8>> {
-        let state = with_run(run, |run| self.rollout_allocation_allocator().call_begin(store, run))?;
-        Ok(state.map_err(refusal))
-    }
-
-    fn decide(
-        &self,
-        store: &mut Store<GuestState>,
-        run: &ours::Run,
-        state: &[u8],
-        view: &ours::View,
-    ) -> Answer<ours::Plan> {
-        let (allocator, parts) = (self.rollout_allocation_allocator(), run.parts().len());
-        let answer = with_run(run, |run| {
-            with_view(view, parts, |view| allocator.call_decide(store, run, state, view))
-        })?;
-        Ok(answer.map(plan).map_err(refusal))
-    }
-}
-
-impl types::Host for GuestState {}
-
-impl log::Host for GuestState {
-    fn write(&mut self, level: log::Level, line: String) {
-        let level = match level {
-            log::Level::Debug => Level::Debug,
-            log::Level::Info => Level::Info,
-            log::Level::Warn => Level::Warn,
-            log::Level::Error => Level::Error,
-        };
-        GuestState::write(self, level, &line);
-    }
+fn decide(
+    policy: &Policy,
+    store: &mut Store<GuestState>,
+    run: &ours::Run,
+    state: &[u8],
+    view: &ours::View,
+) -> Answer<ours::Plan> {
+    let (allocator, parts) = (policy.rollout_allocation_allocator(), run.parts().len());
+    let answer =
+        with_run(run, |run| with_view(view, parts, |view| allocator.call_decide(store, run, state, view)))?;
+    Ok(answer.map(plan).map_err(refusal))
 }
 
 // === To the guest ===
 
 /// Lends a run's constants to `call`.
 fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
-    let settings: Vec<(&str, types::ValueParam<'_>)> =
-        run.settings.iter().map(|(name, value)| (name.as_str(), lend_value(value))).collect();
+    let settings = lend_settings(&run.settings);
     call(types::Run {
         settings: &settings,
         prompts: run.prompts,
@@ -130,15 +88,6 @@ fn with_view<T>(view: &ours::View, parts: usize, call: impl FnOnce(types::View<'
     })
 }
 
-fn lend_value(value: &ours::Value) -> types::ValueParam<'_> {
-    match value {
-        ours::Value::Flag(v) => types::ValueParam::Flag(*v),
-        ours::Value::Integer(v) => types::ValueParam::Integer(*v),
-        ours::Value::Number(v) => types::ValueParam::Number(*v),
-        ours::Value::Text(v) => types::ValueParam::Text(v),
-    }
-}
-
 fn prompt(p: &ours::Prompt) -> types::Prompt {
     let past = p.past.map(|past| types::Past {
         step: past.step,
@@ -159,21 +108,11 @@ fn prompt(p: &ours::Prompt) -> types::Prompt {
 
 /// A guest's description.
 fn description(d: types::Description) -> Description {
-    let setting = |s: types::Setting| Setting {
-        name: s.name,
-        default: match s.default {
-            types::ValueResult::Flag(v) => ours::Value::Flag(v),
-            types::ValueResult::Integer(v) => ours::Value::Integer(v),
-            types::ValueResult::Number(v) => ours::Value::Number(v),
-            types::ValueResult::Text(v) => ours::Value::Text(v),
-        },
-        summary: s.summary,
-    };
     Description {
         name: d.name,
         version: d.version,
         summary: d.summary,
-        settings: d.settings.into_iter().map(setting).collect(),
+        settings: settings(d.settings),
         signals: d.signals,
         columns: Vec::new(),
         needs: Vec::new(),
@@ -212,19 +151,5 @@ fn pick(p: types::Pick) -> ours::Pick {
             types::Advantage::Given(own) => ours::Advantage::Given(own),
         },
         weight: p.weight,
-    }
-}
-
-fn ids(ids: Vec<u32>) -> Vec<PromptId> {
-    ids.into_iter().map(PromptId).collect()
-}
-
-/// A guest's own error.
-fn refusal(error: types::Error) -> Refusal {
-    let line = |text: &str| shown::line(text, shown::LINE);
-    match error {
-        types::Error::Setting(bad) => Refusal::Setting { name: line(&bad.name), reason: line(&bad.reason) },
-        types::Error::State(reason) => Refusal::State(line(&reason)),
-        types::Error::Other(reason) => Refusal::Other(line(&reason)),
     }
 }

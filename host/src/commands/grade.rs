@@ -94,8 +94,7 @@ fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> R
     let known = known.map(|met| met.map(|met| met.identity)).collect();
     let mut graders = Graders::new(config.reward.clone(), &problems, config.longest(), known)?;
     drop(problems);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
+    let runtime = allot_remote::runtime()?;
     let mut graded = Vec::with_capacity(answers.rows.len());
     for portion in answers.rows.chunks(PORTION) {
         portion.iter().enumerate().for_each(|(place, row)| graders.ask(place, &row.question()));

@@ -134,8 +134,7 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
     let (name, version) = (&description.name, &description.version);
     screen.tell(format_args!("policy {name} {version}{draft}, sha256 {sha256}, seed {seed}"));
     simulation.world.engine.before().into_iter().for_each(|words| screen.tell(words));
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
+    let runtime = allot_remote::runtime()?;
     let totals = Totals::new(simulation.world.engine.accuracy());
     let means = Means { budget: config.budget, steps: config.run.steps };
     let until = command.until;

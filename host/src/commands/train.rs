@@ -179,8 +179,7 @@ impl<'a> Start<'a> {
     fn go(&self, mut world: Trained<'a>, evaluation: Evaluation, screen: &'a mut Screen<'_>) -> Result<Exit> {
         let Self { command, prepared, place, change } = self;
         world.reward.keep(place.folder, run_dir::note);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| Error::new(format!("no async runtime: {e}")))?;
+        let runtime = allot_remote::runtime()?;
         let found = match &command.resume {
             Some(run) => resume::last(run, place, prepared, *change, screen)?,
             None => None,

@@ -36,14 +36,14 @@ struct Line {
 impl Replies {
     /// Those in a file, and those to come.
     pub fn open(path: &Path) -> Result<Self> {
-        let told = |verb: &str, e: &std::io::Error| Error::file(verb, path, e);
+        let failed = |verb: &str, e: &std::io::Error| Error::file(verb, path, e);
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let mut file = file.map_err(|e| told("write", &e))?;
+        let mut file = file.map_err(|e| failed("write", &e))?;
         let (mut known, mut line, mut whole) = (HashMap::new(), Vec::new(), 0);
         let mut reader = BufReader::new(&file);
         loop {
             line.clear();
-            let read = reader.read_until(b'\n', &mut line).map_err(|e| told("read", &e))?;
+            let read = reader.read_until(b'\n', &mut line).map_err(|e| failed("read", &e))?;
             if !line.ends_with(b"\n") {
                 break;
             }
@@ -56,7 +56,7 @@ impl Replies {
             }
         }
         // The start of a line that was being written when the run ended.
-        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(|e| told("write", &e))?;
+        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(|e| failed("write", &e))?;
         Ok(Self { known, file: Some((file, path.to_owned())) })
     }
 

@@ -45,7 +45,7 @@ pub(super) struct Reply {
 }
 
 impl Form {
-    /// A form, or the key that is broken and how.
+    /// Returns the form of a config's requests, or the key that is broken and how.
     pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
         Ok(Self {
             api: config.api,
@@ -165,7 +165,7 @@ impl Form {
     }
 }
 
-/// A mark that an answer does not contain: whoever writes the answer would have to know its hash.
+/// Returns a mark that an answer does not contain: to contain it, the answer would have to contain its own hash.
 fn mark(question: &Question) -> String {
     let Question { gold, answer, prompt, source } = question;
     let mut hash = sha256(json!([prompt, gold, source, answer]).to_string());

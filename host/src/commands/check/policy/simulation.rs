@@ -46,7 +46,7 @@ pub fn simulate(
     config.world.columns = named.map(|name| (name.clone(), "level".to_owned())).collect();
     config.world.signals.clone_from(&description.signals);
     let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|error| error.what)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|e| e.to_string())?;
+    let runtime = allot_remote::runtime().map_err(|e| e.to_string())?;
     let mut clock = Clock { time };
     simulation.world.run.of.every = Some(Every::Steps(u32::MAX));
     let run = run::run(&mut simulation.world, &mut clock);

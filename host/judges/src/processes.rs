@@ -1,0 +1,243 @@
+//! A grader that is processes: answers are spread over processes that do the same, each answer with a time limit. A
+//! process that fails takes its answer along, which is then unscorable, and another one is started. Which process graded
+//! what makes no difference: opinions go by the places of the answers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use allot_error::{Error, Result};
+use allot_remote::runtime;
+
+use super::environment::SCRIPT;
+use super::identity::{GraderPreflight, Identity};
+use super::process::{Failure, Process};
+use super::protocol::{Opinion, Question};
+use super::workers::Workers;
+use allot_settings::reward::{FunctionsConfig, JudgeConfig};
+
+/// The script of grader `math-verify`.
+const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;
+/// The script of grader `functions`.
+const FUNCTIONS: &str = include_str!("functions.py");
+/// How many processes are started before one that fails at its greeting ends the run.
+const TRIES: u32 = 3;
+
+/// How a grader process is started and queried.
+#[derive(Clone, Debug)]
+pub struct GraderCommand {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its name in messages.
+    pub name: String,
+    /// How many processes run at a time.
+    pub processes: usize,
+    /// The time limit of one answer.
+    pub limit: Duration,
+    /// The time limit of its start, up to the answer to the greeting.
+    pub patience: Duration,
+    /// The question that a new process must answer, in any way.
+    pub greeting: Question,
+    /// The hint of the error if it does not start.
+    pub hint: String,
+    /// The words that identify it: a command without the paths of files that it names.
+    pub words: Vec<String>,
+    /// Its identity when the run began. A process with another identity is an error.
+    pub known: Option<Identity>,
+}
+
+impl GraderCommand {
+    /// The user's own command.
+    pub fn command(config: &JudgeConfig, greeting: Question) -> Self {
+        let command = config.command.clone().unwrap_or_default();
+        let name = command.join(" ");
+        let hint = format!("try it by hand: echo '{}' | {name}", greeting.line(1).replace('\'', r"'\''"));
+        Self { name, hint, ..Self::of(config, greeting, command.clone(), command) }
+    }
+
+    /// The built-in `math-verify` grader. `command` names a Python with the package installed.
+    pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
+        let name = format!("{} math_verify.py", config.python().join(" "));
+        let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
+                    `command` in [reward.judge] names another Python than `python3`";
+        let script = Self::script(config, greeting, ("math_verify.py", MATH_VERIFY), Vec::new());
+        Self { name, hint: hint.to_owned(), ..script }
+    }
+
+    /// The built-in grader for reward functions in a Python file. `command` names a Python with the packages that the file
+    /// imports.
+    pub fn functions(functions: &FunctionsConfig, config: &JudgeConfig, greeting: Question) -> Self {
+        let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
+        let name = format!("{names} of {file}");
+        let hint = format!(
+            "try it by hand: {} {file}; `command` in [reward.judge] names another Python than `python3`",
+            config.python().join(" ")
+        );
+        let messages = u8::from(functions.messages).to_string();
+        let arguments = [file, messages].into_iter().chain(functions.names.iter().cloned()).collect();
+        Self { name, hint, ..Self::script(config, greeting, ("functions.py", FUNCTIONS), arguments) }
+    }
+
+    /// The built-in grader for environments of these packages. `command` names a Python with the packages installed.
+    pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
+        let name = format!("{} environment.py {}", config.python().join(" "), packages.join(" "));
+        let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \
+                    [reward.judge] names another Python than `python3`";
+        let arguments = ["judge".to_owned()].into_iter().chain(packages).collect();
+        let script = Self::script(config, greeting, ("environment.py", SCRIPT), arguments);
+        Self { name, hint: hint.to_owned(), ..script }
+    }
+
+    /// A built-in script with its arguments, run by the config's Python.
+    fn script(
+        config: &JudgeConfig,
+        greeting: Question,
+        (file, source): (&str, &str),
+        arguments: Vec<String>,
+    ) -> Self {
+        let script = ["-c".to_owned(), source.to_owned()];
+        let command = config.python().into_iter().chain(script).chain(arguments.iter().cloned()).collect();
+        let words = [file.to_owned(), source.to_owned()].into_iter().chain(arguments).collect();
+        Self::of(config, greeting, command, words)
+    }
+
+    fn of(config: &JudgeConfig, greeting: Question, command: Vec<String>, words: Vec<String>) -> Self {
+        Self {
+            command,
+            name: String::new(),
+            processes: config.processes,
+            limit: Duration::from_secs_f64(config.seconds),
+            patience: Duration::from_secs_f64(config.start_seconds()),
+            greeting,
+            hint: String::new(),
+            words,
+            known: None,
+        }
+    }
+
+    /// Returns a process that has answered its greeting. A failure here is no answer's fault: after `tries` of them it is an
+    /// error.
+    async fn start(&self, mut tries: u32) -> Result<(Process, GraderPreflight)> {
+        let (process, opinion) = loop {
+            match self.preflight().await {
+                Ok(preflight) => break preflight,
+                Err(failure) if tries <= 1 => return Err(self.unusable(&failure)),
+                Err(_) => tries -= 1,
+            }
+        };
+        let identity = Identity::of(&self.words, process.hello().clone())?;
+        if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
+            let error =
+                Error::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
+            return Err(error.hint("put it back as it was when the run began, and go on with --resume"));
+        }
+        Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion }))
+    }
+
+    async fn preflight(&self) -> std::result::Result<(Process, Opinion), Failure> {
+        let mut process = Process::start(&self.command)?;
+        match process.ask(&self.greeting, self.patience).await {
+            Ok(opinion) => Ok((process, opinion)),
+            Err(failure) => {
+                process.end().await;
+                Err(failure)
+            }
+        }
+    }
+
+    fn unusable(&self, failure: &Failure) -> Error {
+        let (name, question) = (&self.name, self.greeting.line(1));
+        let hint = match failure {
+            Failure::Unstarted(_) | Failure::Ended(_) => self.hint.clone(),
+            Failure::Late(_) | Failure::Garbage(_) => format!(
+                "a judge answers each line like {question} with a line like {}, or {}, and prints nothing else",
+                r#"{"id":1,"correct":true}"#, r#"{"id":1,"error":"why not"}"#
+            ),
+        };
+        let slow = matches!(failure, Failure::Late(_))
+            .then_some("one that comes up slowly wants a larger `reward.judge.start_seconds`");
+        Error::new(format!("the judge `{name}` {failure}")).hint(hint).hints(slow)
+    }
+}
+
+/// A grader that is processes. They are started when they are needed, and end with it.
+pub struct Processes {
+    shared: Arc<Shared>,
+    workers: Workers<(usize, Question), (usize, Opinion)>,
+}
+
+/// What all questions share.
+struct Shared {
+    command: GraderCommand,
+    /// Processes that wait for a question. The lock is never held while anything is waited for.
+    idle: Mutex<Vec<Process>>,
+}
+
+impl Processes {
+    /// A grader of this command. Nothing is started yet.
+    pub fn new(command: GraderCommand) -> Self {
+        let processes = command.processes;
+        let shared = Arc::new(Shared { command, idle: Mutex::default() });
+        let asked = Arc::clone(&shared);
+        let workers = Workers::waiting(processes, move |(place, question)| {
+            let shared = Arc::clone(&asked);
+            async move { Ok((place, shared.opinion(&question).await?)) }
+        });
+        Self { shared, workers }
+    }
+
+    /// Starts one process, queries it with the greeting, and ends it. It must not be called from async code.
+    pub fn check(&self) -> Result<GraderPreflight> {
+        runtime()?.block_on(async {
+            let (process, preflight) = self.shared.command.start(1).await?;
+            process.end().await;
+            Ok(preflight)
+        })
+    }
+
+    /// Puts one question, and does not wait for the opinion.
+    pub fn begin(&mut self, place: usize, question: Question) {
+        self.workers.begin((place, question));
+    }
+
+    /// Returns the opinions on all that was asked, by place, in any order. An error means that no process starts any more.
+    pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
+        self.workers.finish().await
+    }
+}
+
+impl Shared {
+    fn idle(&self) -> MutexGuard<'_, Vec<Process>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks a process that waits, or a new one. An error means that none starts.
+    async fn opinion(&self, question: &Question) -> Result<Opinion> {
+        let waiting = self.idle().pop();
+        // A process that has ended since its last answer says nothing about this one.
+        let (mut process, mut fresh) = match waiting.map(|mut process| (process.runs(), process)) {
+            Some((true, process)) => (process, false),
+            _ => (self.command.start(TRIES).await?.0, true),
+        };
+        let answered = loop {
+            match process.ask(question, self.command.limit).await {
+                // The answer before may have ended it as well as this one. A new process is asked, and a failure of that
+                // one belongs to this answer.
+                Err(Failure::Ended(_)) if !fresh => {
+                    process.end().await;
+                    (process, fresh) = (self.command.start(TRIES).await?.0, true);
+                }
+                answered => break answered,
+            }
+        };
+        match answered {
+            Ok(opinion) => {
+                self.idle().push(process);
+                Ok(opinion.map_err(|why| format!("the judge says: {why}")))
+            }
+            Err(failure) => {
+                process.end().await;
+                Ok(Err(format!("the judge {failure}")))
+            }
+        }
+    }
+}

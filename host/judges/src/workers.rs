@@ -1,0 +1,107 @@
+//! The workers behind every grader that does not answer at once: they answer while the run's own thread samples, and a round of
+//! questions ends when all are answered.
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use allot_error::{Error, Result};
+use allot_remote::runtime;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, spawn_blocking};
+
+use super::protocol::Opinion;
+
+/// Answers questions side by side, a limited number at a time, each as a task of the program's runtime. How many wait is
+/// not limited here: what a step may sample limits it.
+pub(crate) struct Workers<Q, A> {
+    work: Arc<dyn Fn(Q) -> Work<A> + Send + Sync>,
+    /// As many as may be worked on at a time. They are given out in the order of the questions.
+    turns: Arc<Semaphore>,
+    /// Dropped with this, and with the future of [`Self::finish`]: both stop the work.
+    round: JoinSet<Result<A>>,
+    failed: Option<Error>,
+}
+
+type Work<A> = Pin<Box<dyn Future<Output = Result<A>> + Send>>;
+
+impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
+    /// Workers that wait for something else, a process or a server: at most `most` at a time. An error ends the round.
+    pub fn waiting<F>(most: usize, work: impl Fn(Q) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<A>> + Send + 'static,
+    {
+        let work = Arc::new(move |question| -> Work<A> { Box::pin(work(question)) });
+        Self { work, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
+    }
+
+    /// Workers that compute, one for each core.
+    pub fn computing(work: impl Fn(Q) -> A + Send + Sync + 'static) -> Self {
+        let work = Arc::new(work);
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self::waiting(cores, move |question| {
+            let work = Arc::clone(&work);
+            async move {
+                let answered = spawn_blocking(move || work(question)).await;
+                Ok(answered.unwrap_or_else(|error| resume_unwind(error.into_panic())))
+            }
+        })
+    }
+
+    /// Puts a question, and does not wait for its answer.
+    pub fn begin(&mut self, question: Q) {
+        let (work, turns) = (Arc::clone(&self.work), Arc::clone(&self.turns));
+        let answer = async move {
+            // An error means that the semaphore is closed, which nothing does.
+            let _turn = turns.acquire().await;
+            work(question).await
+        };
+        match runtime() {
+            Ok(runtime) => _ = self.round.spawn_on(answer, runtime.handle()),
+            Err(error) => self.failed = Some(error.into()),
+        }
+    }
+
+    /// Returns the answers to all questions since the last round, in any order.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a worker; the others then stop.
+    pub async fn finish(&mut self) -> Result<Vec<A>> {
+        let mut round = std::mem::take(&mut self.round);
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut answers = Vec::with_capacity(round.len());
+        while let Some(answered) = round.join_next().await {
+            answers.push(answered.map_err(|e| Error::new(format!("judging was broken off: {e}")))??);
+        }
+        Ok(answers)
+    }
+}
+
+/// The places of a round's answers by key: answers with the same key are asked about once.
+#[derive(Default)]
+pub(crate) struct Places(HashMap<String, Vec<usize>>);
+
+impl Places {
+    /// Adds the place of an answer. Returns whether it is the first with this key.
+    pub fn add(&mut self, key: &str, place: usize) -> bool {
+        if let Some(places) = self.0.get_mut(key) {
+            places.push(place);
+            return false;
+        }
+        self.0.insert(key.to_owned(), vec![place]);
+        true
+    }
+
+    /// Returns the opinion on each answer, by its place.
+    pub fn opinions(self, of: impl Fn(&str) -> Option<Opinion>) -> Vec<(usize, Opinion)> {
+        let answered = self.0.into_iter().filter_map(|(key, places)| Some((of(&key)?, places)));
+        answered
+            .flat_map(|(opinion, places)| places.into_iter().map(move |place| (place, opinion.clone())))
+            .collect()
+    }
+}

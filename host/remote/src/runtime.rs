@@ -1,0 +1,24 @@
+//! The async runtime of the program. Its one thread runs what must go on while the calling thread samples, trains or waits for a
+//! policy: requests to graders, the pipes of their processes, heartbeats and signals.
+
+use std::io;
+use std::sync::LazyLock;
+
+use allot_engine::EngineError;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::client::told;
+
+static RUNTIME: LazyLock<io::Result<Runtime>> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("async").enable_all().build());
+
+/// Returns the program's runtime, which the first call starts. A future that its `block_on` runs stays on the calling
+/// thread and may block it; tasks that it spawns must not block.
+///
+/// # Errors
+///
+/// The system provides no thread.
+pub fn runtime() -> Result<&'static Runtime, EngineError> {
+    let runtime = RUNTIME.as_ref();
+    runtime.map_err(|e| told(format!("could not start the async runtime: {e}"), "free some memory"))
+}
