@@ -16,7 +16,7 @@ const MARK_LENGTH: usize = 8;
 pub(super) struct Form {
     api: Api,
     model: Option<String>,
-    form: http::Form,
+    compiled: http::Form,
     max_tokens: u32,
     body: Map<String, Value>,
 }
@@ -50,7 +50,7 @@ impl Form {
         Ok(Self {
             api: config.api,
             model: config.model.clone(),
-            form: http::Form::new(config)?,
+            compiled: http::Form::new(config)?,
             max_tokens: config.max_tokens.unwrap_or(MAX_TOKENS),
             body: config.body.clone().into_iter().collect(),
         })
@@ -68,7 +68,7 @@ impl Form {
                 "max_tokens": self.max_tokens,
             }),
             // Of a reward model the number is wanted, and not what a softmax makes of it.
-            Api::Classify if self.form.has_prompt() => {
+            Api::Classify if self.compiled.has_prompt() => {
                 json!({ "model": self.model, "input": self.text(question, &mark)?, "use_activation": false })
             }
             Api::Classify => json!({
@@ -101,7 +101,7 @@ impl Form {
         let Question { gold: golds, answer, prompt: question, source } = question;
         let gold = golds.first().map(String::as_str).unwrap_or_default();
         let row = row(gold);
-        self.form.prompt(Variables { question, answer, gold, golds, source, mark, row: row.as_ref() })
+        self.compiled.prompt(Variables { question, answer, gold, golds, source, mark, row: row.as_ref() })
     }
 
     /// What a reply comes to. An error where it is none.
@@ -148,7 +148,7 @@ impl Form {
     /// What a language model says. It is read from its reply alone, and the last verdict in it counts: before that it
     /// may reason, and cite.
     fn verdict_in(&self, text: &str, mark: &str) -> Opinion {
-        let Some(word) = self.form.verdict(text, mark) else {
+        let Some(word) = self.compiled.verdict(text, mark) else {
             return Err(format!("the judge gave no verdict, and said `{}`", tail(text)));
         };
         match word.to_lowercase().as_str() {
