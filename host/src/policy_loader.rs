@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use allot_allocation::Run;
+use allot_allocation::shown;
 use allot_authoring::draft::{self, Draft};
 use allot_component::Kind;
 use allot_error::{Error, Result, did_you_mean, listed};
@@ -37,7 +38,14 @@ pub fn is_draft(source: &str) -> bool {
     !is_registry_address(source) && shipped::component(source).is_none() && draft::is_one(Path::new(source))
 }
 
-/// Loads a draft. Of these limits it has the time and the memory.
+/// The limits of a draft's call, of which it has the time and the memory: a component's, and one minute where that has
+/// the default. A component's endless loop runs out of fuel in about a minute; a draft has no fuel.
+pub fn draft_caps(caps: Caps) -> Caps {
+    let minute = Duration::from_secs(60);
+    Caps { time: if caps.time == Caps::default().time { minute } else { caps.time }, ..caps }
+}
+
+/// Loads a draft with the time and the memory of these limits.
 pub fn draft(source: &str, caps: Caps) -> Result<Policy> {
     of_draft(Draft::of(Path::new(source))?, source, caps)
 }
@@ -52,13 +60,25 @@ pub fn of_draft(draft: Draft, source: &str, caps: Caps) -> Result<Policy> {
     }
     let size = sources.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     let held = scratch.map(|scratch| Box::new(scratch) as Box<_>);
+    let caps = draft_caps(caps);
     let draft = allot_sandbox::Draft::new(Interpreter { python, sdk, folder, caps, held });
     Policy::draft(draft, allot_sandbox::sha256(&all), size).map_err(|e| match e {
         LoadError::Describe(Fault::Trapped { said, .. }) => {
-            Error::new(format!("`{source}` is not a policy yet")).hint(format!("Python says:\n{said}"))
+            let start = format!("`{source}` does not load as a policy; Python says:");
+            let what = said.lines().fold(start, |text, line| text + "\n    " + line);
+            Error::new(what).hints(missing_module(&said))
         }
         e => Error::told(format!("could not load the draft `{source}`: {e}"), e.hint()),
     })
+}
+
+/// What to do about a module that Python did not find, if that is what it says.
+fn missing_module(said: &str) -> Option<String> {
+    let last = said.lines().last()?.strip_prefix("ModuleNotFoundError: No module named '")?;
+    let module = last.split(['.', '\'']).next()?;
+    Some(format!(
+        "copy `{module}` beside `policy.py` if it is pure Python; a component cannot contain compiled packages, such as numpy"
+    ))
 }
 
 /// Loads a policy by the name of one that ships, by the path of a component, or by its address in a registry.
@@ -96,10 +116,10 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     }
     let path = Path::new(source);
     if is_draft(source) {
-        let what = format!(
-            "`{source}` is Python, not a component: a draft, for `simulate`, `check` and `replay` alone"
-        );
-        return Err(Error::new(what).hint("build a component of its folder: `allot build FOLDER`"));
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        let what = format!("`{source}` is a draft: only `simulate`, `check` and `replay` run drafts");
+        let hint = format!("build the component, and give its path: `allot build {}`", shown::path(folder));
+        return Err(Error::new(what).hint(hint));
     }
     if source.contains(['/', '\\']) || path.extension().is_some() {
         return allot_component::read(path, Kind::Policy);

@@ -279,7 +279,7 @@ fn stopped(fault: &Fault) -> std::result::Result<String, String> {
     Ok(match fault {
         Fault::Engine(why) => return Err(format!("the engine failed: {why}")),
         Fault::OutOfFuel(_) => "out of fuel",
-        Fault::OutOfTime(_) => "out of time",
+        Fault::OutOfTime { .. } => "out of time",
         Fault::OutOfMemory { .. } => "out of memory",
         Fault::TooMuch(_) | Fault::StateTooLarge { .. } => "too much at once",
         Fault::Trapped { .. } => "trapped",

@@ -34,32 +34,28 @@ fn python_that_is_none() {
     }
     let broken = |text: &str| text.replace("def decide(", "def decide(:");
     insta::assert_snapshot!(changed(Language::Python, "policy.py", broken), @r#"
-    error: `fresh` is not a policy yet
-
-    hint: Python says:
-    File "policy.py", line 28
-        def decide(:settings: Settings, run: Run, state: None, view: View):
-                   ^
-    SyntaxError: invalid syntax
+    error: `fresh` does not load as a policy; Python says:
+        File "policy.py", line 28
+            def decide(:settings: Settings, run: Run, state: None, view: View):
+                       ^
+        SyntaxError: invalid syntax
     exit code 2
     "#);
     let without = |text: &str| text.replace("def decide(", "def decline(");
     insta::assert_snapshot!(changed(Language::Python, "policy.py", without), @"
-    error: `fresh` is not a policy yet
-
-    hint: Python says:
-    `policy.py` has no `decide`
+    error: `fresh` does not load as a policy; Python says:
+        `policy.py` has no `decide`
     exit code 2
     ");
     let elsewhere = |text: &str| format!("import nothing_of_that_name\n{text}");
     insta::assert_snapshot!(changed(Language::Python, "policy.py", elsewhere), @r#"
-    error: `fresh` is not a policy yet
+    error: `fresh` does not load as a policy; Python says:
+        Traceback (most recent call last):
+          File "policy.py", line 1, in <module>
+            import nothing_of_that_name
+        ModuleNotFoundError: No module named 'nothing_of_that_name'
 
-    hint: Python says:
-    Traceback (most recent call last):
-      File "policy.py", line 1, in <module>
-        import nothing_of_that_name
-    ModuleNotFoundError: No module named 'nothing_of_that_name'
+    hint: copy `nothing_of_that_name` beside `policy.py` if it is pure Python; a component cannot contain compiled packages, such as numpy
     exit code 2
     "#);
 }

@@ -228,7 +228,9 @@ pub fn hint(error: &LoadError) -> Option<&str> {
 fn limit(fault: &Fault) -> Option<&str> {
     match fault {
         Fault::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [reward.component]"),
-        Fault::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [reward.component]"),
+        Fault::OutOfTime { .. } => {
+            Some("look for an endless loop, or raise `seconds` under [reward.component]")
+        }
         Fault::OutOfMemory { .. } => {
             Some("look for what only grows, or raise `memory` under [reward.component]")
         }

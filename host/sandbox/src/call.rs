@@ -109,7 +109,7 @@ impl Caller {
         }
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => return Fault::OutOfFuel(caps.fuel),
-            Some(Trap::Interrupt) => return Fault::OutOfTime(caps.time),
+            Some(Trap::Interrupt) => return Fault::OutOfTime { limit: caps.time, place: None },
             _ => {}
         }
         if let Some(misuse) = error.downcast_ref::<Misuse>() {

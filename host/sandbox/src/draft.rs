@@ -76,8 +76,8 @@ enum Reply {
     Refused(String, String, String),
     /// A traceback.
     Failed(String),
-    /// The call took longer than it may.
-    Late,
+    /// The call took longer than it may; the function and the line that it was in.
+    Late(Option<String>),
     /// The process of the call ended with this code, or by this signal if it is negative.
     Died(i32),
     Asked(Asked),
@@ -129,7 +129,10 @@ impl Draft {
         let fault = match message.reply {
             Reply::Refused(kind, name, reason) => Fault::Refused(refusal(&kind, &name, &reason)),
             Reply::Failed(said) => trapped("an exception in Python".to_owned(), &said),
-            Reply::Late => Fault::OutOfTime(self.interpreter.caps.time),
+            Reply::Late(place) => {
+                let place = place.map(|place| shown::line(&place, shown::LINE));
+                Fault::OutOfTime { limit: self.interpreter.caps.time, place }
+            }
             Reply::Died(code) => trapped(format!("its process ended with code {code}"), &cost.printed),
             reply => return Ok((answer(reply, state)?, cost)),
         };

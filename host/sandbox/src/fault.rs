@@ -170,8 +170,13 @@ pub enum Fault {
     #[error("ran out of fuel: more than {0} Wasm instructions in one call")]
     OutOfFuel(u64),
     /// It took longer than it may on the clock: the backstop behind the fuel.
-    #[error("ran out of time: more than {} s in one call", .0.as_secs_f64())]
-    OutOfTime(Duration),
+    #[error("ran out of time: more than {} s in one call{}", limit.as_secs_f64(), place.iter().map(|place| format!("; it was in {place}")).collect::<String>())]
+    OutOfTime {
+        /// The limit.
+        limit: Duration,
+        /// The function and the line that it was in; only drafts report it.
+        place: Option<String>,
+    },
     /// It wanted more memory than it may have.
     #[error("ran out of memory: it requested {wanted} bytes of at most {limit}")]
     OutOfMemory {
@@ -303,7 +308,9 @@ impl Fault {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.caps]"),
-            Self::OutOfTime(_) => Some("look for an endless loop, or raise `seconds` under [policy.caps]"),
+            Self::OutOfTime { .. } => {
+                Some("look for an endless loop, or raise `seconds` under [policy.caps]")
+            }
             Self::OutOfMemory { .. } => {
                 Some("look for a list that only grows, or raise `memory` under [policy.caps]")
             }

@@ -70,6 +70,9 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
         Some(Kind::Grader) => command.of_grader(),
         Some(Kind::Policy) | None => caps.caps(),
     };
+    if !component {
+        caps = policy_loader::draft_caps(caps);
+    }
     // One call can't take longer than all of them.
     let limits_calls = command.seconds.is_none() && caps.time > within;
     if limits_calls {

@@ -34,11 +34,11 @@ impl Time {
 
     /// Whether a call ended because the check's time was over.
     pub fn ended(self, fault: &Fault) -> bool {
-        self.limits_calls && matches!(fault, Fault::OutOfTime(_))
+        self.limits_calls && matches!(fault, Fault::OutOfTime { .. })
     }
 }
 
 /// Whether a call ended because it used up what it may use.
 pub fn is_limit(fault: &Fault) -> bool {
-    matches!(fault, Fault::OutOfFuel(_) | Fault::OutOfTime(_) | Fault::OutOfMemory { .. })
+    matches!(fault, Fault::OutOfFuel(_) | Fault::OutOfTime { .. } | Fault::OutOfMemory { .. })
 }

@@ -7,15 +7,18 @@ module is imported: like an instance of a component, it remembers nothing of the
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import io
 import os
 import pickle
+import re
 import resource
 import signal
 import struct
 import sys
-from typing import Any
+import tempfile
+from typing import IO, Any
 
 from . import calls, facts, faults, log
 from .error import BadSetting, BadState, GiveUp
@@ -112,6 +115,9 @@ def main(folder: str) -> None:
     except BaseException as error:
         pipe.put({"reply": {"failed": _trace(error, folder)}})
         return
+    # The alarm ends a call wherever it is, in C code too. Before that, the call's stack goes into this file.
+    stack = tempfile.TemporaryFile()
+    faulthandler.register(signal.SIGALRM, file=stack, all_threads=False, chain=True)
     # A fork copies what it writes to, and a collector writes to all that there is.
     gc.freeze()
     while True:
@@ -124,7 +130,20 @@ def main(folder: str) -> None:
         if status:
             code = os.waitstatus_to_exitcode(status)
             late = code == -signal.SIGALRM
-            pipe.put({"reply": "late" if late else {"died": code}})
+            pipe.put({"reply": {"late": _place(stack)} if late else {"died": code}})
+
+
+def _place(stack: IO[bytes]) -> str | None:
+    """The policy's own line of a stack that was written, innermost first."""
+    stack.seek(0)
+    text = stack.read().decode(errors="replace")
+    stack.seek(0)
+    stack.truncate()
+    sdk = os.path.dirname(__file__)
+    for path, line, function in re.findall(r'File "(.*)", line (\d+) in (\S+)', text):
+        if os.path.dirname(path) != sdk and os.path.isfile(path):
+            return f"{function} ({os.path.basename(path)}:{line})"
+    return None
 
 
 def _import() -> Any:
