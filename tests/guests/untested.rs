@@ -44,8 +44,11 @@ fn a_check_that_ran_out_of_time_is_incomplete() {
 
     // It trained, on nothing: that says nothing of what a plan samples or picks.
     let untested = lines(&card, "not tested  ");
-    assert!(untested.contains(&"samples only prompts in the pool or buffered (no plan sampled)"), "{card}");
-    assert!(untested.contains(&"picks only buffered prompts (no plan trained on a group)"), "{card}");
+    assert!(
+        untested.contains(&"samples only prompts in the pool or buffered (no valid plan sampled)"),
+        "{card}"
+    );
+    assert!(untested.contains(&"picks only buffered prompts (no valid plan trained on a group)"), "{card}");
     assert!(untested.contains(&"runs to a normal end (the time was over)"), "{card}");
     let changes = "changes its state within what the run's record takes in all (the time was over)";
     assert!(untested.contains(&changes), "{card}");
@@ -89,7 +92,10 @@ fn a_failure_of_an_incomplete_check_is_a_failure() {
     let text = card(&both, &["--within", "0.5"]);
     assert!(text.ends_with("exit code 1"), "{text}");
     assert!(
-        text.contains("FAIL  asks for a prompt once in a plan") && text.contains("incomplete: "),
+        text.contains("FAIL  asks for a prompt once in a plan")
+            && text.contains("\n      hint: add the counts up in one request\n")
+            && text.contains("\nFAIL: 2 requirements\nincomplete: ")
+            && !text.contains("--within"),
         "{text}"
     );
     let card = json(&card(&both, &["--within", "0.5", "--json"]));
@@ -109,8 +115,15 @@ fn what_no_plan_does_is_not_tested_however_long_the_check_takes() {
     assert!(text.ends_with("exit code 3"), "{text}");
     assert!(text.contains("pass  answers every call (642 calls on 321 synthetic views)"), "{text}");
     let untested = lines(&text, "not tested  ");
-    assert_eq!(untested.iter().filter(|line| line.ends_with(" (no plan sampled)")).count(), 8, "{text}");
-    assert_eq!(untested.iter().filter(|line| line.ends_with(" (no plan trained on a group)")).count(), 13);
+    assert_eq!(
+        untested.iter().filter(|line| line.ends_with(" (no valid plan sampled)")).count(),
+        8,
+        "{text}"
+    );
+    assert_eq!(
+        untested.iter().filter(|line| line.ends_with(" (no valid plan trained on a group)")).count(),
+        13
+    );
     assert_eq!(untested.len(), 21, "{text}");
     assert!(text.contains("\nincomplete: not tested: 21 requirements\n"), "{text}");
 }

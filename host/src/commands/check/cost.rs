@@ -67,7 +67,9 @@ impl Cost {
                 let memory = memory.map_or("–".to_owned(), |memory| format!("{} KiB", memory >> 10));
                 format!("{fuel:>12}  {millis:>9.2}  {memory:>10}")
             }
-            Some(Err(fault)) => format!("not measured: {fault}"),
+            Some(Err(fault)) => {
+                format!("not measured: {}", fault.to_string().lines().next().unwrap_or_default())
+            }
             None => "not measured".to_owned(),
         }
     }

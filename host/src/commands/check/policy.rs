@@ -114,6 +114,7 @@ impl Card {
         let untested = (*tried == 0).then_some(LATE);
         let answers = format!("answers every call ({} on {of} synthetic views)", count(*calls, "call"));
         rows.add("answers", answers, Outcome::of(found.faults.as_ref().map(many), untested));
+        rows.hint(found.hints.get("answers"));
         let differ = |impure| format!("two equal calls differ on {}", many(impure));
         let no_plan = if *tried == 0 { LATE } else { "no plan kept all rules" };
         let untested = (found.compared == 0).then_some(no_plan);
@@ -123,6 +124,7 @@ impl Card {
             // Only a run adds up how the state changes.
             let untested = if name == "states-too-large" { self.unfinished() } else { found.untested(name) };
             rows.add(name, rule, Outcome::of(found.broken.get(name).map(many), untested));
+            rows.hint(found.hints.get(name));
         }
         let mut ends = "runs to a normal end".to_owned();
         if let Ok(Some(end)) = &self.simulation {
@@ -135,6 +137,9 @@ impl Card {
         }
         if tried < views {
             rows.missing.push(format!("{tried} of {views} views were tried"));
+        }
+        if let Some(view) = &found.unfinished {
+            rows.missing.push(format!("a call on {view} took longer than the whole check"));
         }
         rows.missing.extend(self.costs.missing());
         rows

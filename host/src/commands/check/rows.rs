@@ -64,6 +64,8 @@ pub struct Row {
     pub what: String,
     /// What its test came to.
     pub outcome: Outcome,
+    /// What to do about a failure.
+    pub hint: Option<String>,
 }
 
 /// The rows of a card.
@@ -78,7 +80,14 @@ pub struct Rows {
 impl Rows {
     /// Adds a row.
     pub fn add(&mut self, name: &'static str, what: impl Into<String>, outcome: Outcome) {
-        self.rows.push(Row { name, what: what.into(), outcome });
+        self.rows.push(Row { name, what: what.into(), outcome, hint: None });
+    }
+
+    /// Says in the last row what to do about a failure.
+    pub fn hint(&mut self, hint: Option<&String>) {
+        if let Some(row) = self.rows.last_mut() {
+            row.hint = hint.cloned();
+        }
     }
 
     /// Whether everything was tested.
@@ -101,26 +110,31 @@ impl Rows {
 
     /// Shows the rows.
     pub fn show(&self, screen: &mut Screen<'_>) {
-        for Row { what, outcome, .. } in &self.rows {
+        for Row { what, outcome, hint, .. } in &self.rows {
             match outcome {
                 Outcome::Pass => screen.say(format_args!("pass  {what}")),
                 Outcome::Fail(why) => screen.say(format_args!("FAIL  {what}\n      {why}")),
                 Outcome::NotTested(why) => screen.say(format_args!("not tested  {what} ({why})")),
             }
+            hint.iter().for_each(|hint| screen.say(format_args!("      hint: {hint}")));
         }
     }
 
-    /// Says at the end of a card that it is incomplete.
+    /// Says at the end of a card what fails, and what it lacks.
     pub fn conclude(&self, screen: &mut Screen<'_>) {
+        let rows = |of: fn(&Outcome) -> bool| self.rows.iter().filter(|row| of(&row.outcome)).count() as u64;
+        let failed = rows(|outcome| matches!(outcome, Outcome::Fail(_)));
+        if failed > 0 {
+            screen.say(format_args!("FAIL: {}", count(failed, "requirement")));
+        }
         if self.complete() {
             return;
         }
-        let untested = self.rows.iter().filter(|row| matches!(row.outcome, Outcome::NotTested(_))).count();
-        let untested =
-            (untested > 0).then(|| format!("not tested: {}", count(untested as u64, "requirement")));
+        let untested = rows(|outcome| matches!(outcome, Outcome::NotTested(_)));
+        let untested = (untested > 0).then(|| format!("not tested: {}", count(untested, "requirement")));
         let missing: Vec<String> = self.missing.iter().cloned().chain(untested).collect();
-        // If no views and no costs are missing, more time would not help.
-        let more = if self.missing.is_empty() { "" } else { "; --within gives more time" };
+        // After a failure, or if no views and no costs are missing, more time would not help.
+        let more = if failed > 0 || self.missing.is_empty() { "" } else { "; --within gives more time" };
         screen.say(format_args!("incomplete: {}{more}", missing.join(", ")));
     }
 

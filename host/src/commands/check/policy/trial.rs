@@ -67,6 +67,10 @@ pub struct Findings {
     pub broken: BTreeMap<&'static str, (u64, String)>,
     /// Calls without an answer.
     pub faults: Counted,
+    /// For the first fault (`answers`) and each broken rule: what to do about it.
+    pub hints: BTreeMap<&'static str, String>,
+    /// The view on which a call took longer than the whole check may.
+    pub unfinished: Option<String>,
     /// Whether a call used up its fuel, time or memory.
     pub exhausted: bool,
     /// Pairs of equal calls that were compared.
@@ -119,11 +123,11 @@ impl Findings {
             | "small-portion"
             | "temperature"
             | "max-tokens"
-            | "requested-and-skipped" => (sampling, "no plan sampled"),
+            | "requested-and-skipped" => (sampling, "no valid plan sampled"),
             "unknown-pick" | "picked-twice" | "empty-pick" | "no-such-position" | "position-twice"
             | "bad-weight" | "given-count" | "bad-given" | "unknown-hold" | "held-twice"
             | "held-and-picked" | "empty-mini-batch" | "bad-passes" => {
-                (training, "no plan trained on a group")
+                (training, "no valid plan trained on a group")
             }
             _ => (plans, "no plan kept all rules"),
         };
@@ -134,6 +138,9 @@ impl Findings {
     /// Counts a call without an answer.
     pub fn fault(&mut self, title: &str, fault: &Fault) {
         add(&mut self.faults, || format!("on {title}: {fault}"));
+        if let Some(hint) = fault.hint() {
+            self.hints.entry("answers").or_insert_with(|| hint.to_owned());
+        }
         self.exhausted |= is_limit(fault);
     }
 }
@@ -157,6 +164,7 @@ impl<'t> Trial<'t> {
             let begun = if fixture.kind == Kind::ManyPrompts { &self.large } else { &self.ordinary };
             if let Err(fault) = ask(self.policy, begun, fixture, time, &mut self.found) {
                 if time.ended(&fault) {
+                    self.found.unfinished = Some(fixture.title.clone());
                     break;
                 }
                 self.found.fault(&fixture.title, &fault);
@@ -187,6 +195,7 @@ fn ask(
         if let Err(broken) = rules::check(&policy.description().name, &fixture.view, &plan, bounds) {
             let first = || format!("on {}: {broken}", fixture.title);
             found.broken.entry(broken.rule.name()).or_insert_with(|| (0, first())).0 += 1;
+            found.hints.entry(broken.rule.name()).or_insert_with(|| broken.rule.hint().to_owned());
         } else {
             found.kept.add(&fixture.view, &plan);
             if turn == 0 {
