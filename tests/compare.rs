@@ -62,12 +62,12 @@ fn a_comparison_that_is_over_runs_nothing_and_reports_the_same() {
     let first = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
     let (report, runs) = (scratch.read("out/report/report.json"), records(&scratch.path().join("out")));
     let again = said(&scratch, &["compare", "--resume", "out", "--jobs", "1"]);
-    assert!(again.contains("12 runs, 1 at a time, in out; 12 are over already"), "{again}");
+    assert!(again.contains("12 runs, 1 at a time, in out; 12 have finished"), "{again}");
     assert_eq!(again.lines().next(), first.lines().next());
     assert_eq!(scratch.read("out/report/report.json"), report);
     assert_eq!(records(&scratch.path().join("out")), runs);
     // The same config and folder are the same comparison.
-    assert!(said(&scratch, &["compare", "compare.toml", "--out", "out"]).contains("12 are over already"));
+    assert!(said(&scratch, &["compare", "compare.toml", "--out", "out"]).contains("12 have finished"));
 }
 
 /// When each record was written last.
@@ -88,11 +88,11 @@ fn a_comparison_grows_by_seeds_and_policies_and_makes_no_run_twice() {
     assert_eq!(first.len(), 6);
 
     let more = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
-    assert!(more.contains("9 runs") && more.contains("6 are over already; 3 came to it"), "{more}");
+    assert!(more.contains("9 runs") && more.contains("6 have finished; 3 are new"), "{more}");
     let arm = "[[compare.policies]]\nuse = \"pods\"\nsettings = { keep = 2 }\n\n[[compare.policies]]";
     scratch.write("compare.toml", SIMULATED.replacen("[[compare.policies]]", arm, 1));
     let more = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
-    assert!(more.contains("16 runs") && more.contains("9 are over already; 7 came to it"), "{more}");
+    assert!(more.contains("16 runs") && more.contains("9 have finished; 7 are new"), "{more}");
     assert!(first.iter().all(|run| written(&out).contains(run)), "a run was made twice");
 
     // All at once is the same to the byte, but for what is said of having looked.
@@ -118,9 +118,9 @@ fn a_comparison_changes_in_nothing_but_its_size() {
     };
     let fewer = refused(SIMULATED.to_owned(), &["--seeds", "1"]);
     insta::assert_snapshot!(fewer, @"
-    error: there is another comparison in `out` already: it has the run of `out/configs/uniform/seed-0004.toml`, which this one leaves out
+    error: the comparison in `out` has seed 4, and this command leaves it out
 
-    hint: give another folder with --out, or go on with it: --resume
+    hint: give its seeds, and those to add: --seeds 3,4
     exit code 2
     ");
     let dearer = refused(SIMULATED.replace("rollouts = 2000", "rollouts = 3000"), &[]);
@@ -129,7 +129,7 @@ fn a_comparison_changes_in_nothing_but_its_size() {
     assert!(easier.contains("they are set beforehand") && easier.contains("exit code 2"), "{easier}");
     assert_eq!(records(&scratch.path().join("out")).len(), 6);
     let nothing = said(&scratch, &["compare", "--resume", "out"]);
-    assert!(nothing.contains("6 are over already"), "what was refused changed nothing: {nothing}");
+    assert!(nothing.contains("6 have finished"), "what was refused changed nothing: {nothing}");
     let half = said(&scratch, &["compare", "compare.toml", "--seeds", "2.5"]);
     assert!(half.contains("it is how many, as in 20, or which, as in 3,5,8"), "{half}");
 }

@@ -189,7 +189,7 @@ fn slurm_leaves_what_this_machine_leaves() {
     assert_eq!(slurm.left(), 0);
     // What is over is not made again, here or there.
     let (_, errors, code) = place.said(&["compare", "--resume", "out", "--executor", "slurm"]);
-    assert!(code == 0 && errors.contains("12 are over already"), "{errors}");
+    assert!(code == 0 && errors.contains("12 have finished"), "{errors}");
     assert_eq!(place.submissions(), 2);
 }
 
@@ -372,7 +372,7 @@ fn a_job_that_ray_loses_is_told_and_the_others_count() {
     );
     let (_, errors, code) = place.said(&["compare", "--resume", "out", "--executor", "ray", "--jobs", "2"]);
     assert_eq!(code, 0, "{errors}");
-    assert!(errors.contains("11 are over already"), "{errors}");
+    assert!(errors.contains("11 have finished"), "{errors}");
     assert_eq!(place.tables(), local(SIMULATED).tables());
 }
 

@@ -128,18 +128,18 @@ fn a_tuning_that_is_over_is_not_done_again() {
     scratch.allot(&["compare", "compare.toml", "--out", "out"]);
     let (first, report) = (scratch.read("out/tuning/tuning.json"), scratch.read("out/report/report.json"));
     let again = scratch.allot(&["compare", "--resume", "out"]);
-    assert!(!again.contains("tuning, rung") && again.contains("12 are over already"), "{again}");
+    assert!(!again.contains("tuning, rung") && again.contains("12 have finished"), "{again}");
     // Lost, it is made anew from the trials' records.
     fs::remove_file(scratch.path().join("out/tuning/tuning.json")).unwrap();
     let anew = scratch.allot(&["compare", "--resume", "out"]);
-    assert!(anew.contains("tuning, rung 2 of 2") && anew.contains("12 are over already"), "{anew}");
+    assert!(anew.contains("tuning, rung 2 of 2") && anew.contains("12 have finished"), "{anew}");
     assert_eq!(
         (scratch.read("out/tuning/tuning.json"), scratch.read("out/report/report.json")),
         (first, report)
     );
     // More seeds need no more tuning.
     let more = scratch.allot(&["compare", "--resume", "out", "--seeds", "5"]);
-    assert!(!more.contains("tuning, rung") && more.contains("3 came to it"), "{more}");
+    assert!(!more.contains("tuning, rung") && more.contains("3 are new"), "{more}");
     // Another range is another comparison.
     scratch.write("compare.toml", simulated(&TUNE.replace("[2, 4, 8, 16]", "[2, 4, 8]")));
     let other = scratch.allot(&["compare", "compare.toml", "--out", "out"]);

@@ -241,8 +241,8 @@ impl Comparison {
             return Ok(Some(0));
         }
         let before = Before::of(&there, &path, &self.folder)?;
-        let other = |why: String, hint: &'static str| {
-            let shown = self.folder.display();
+        let shown = self.folder.display();
+        let other = |why: String, hint: &str| {
             Err(if self.resumed {
                 Error::new(format!("the comparison in `{shown}` is another one: {why}")).hint(hint)
             } else {
@@ -251,6 +251,11 @@ impl Comparison {
             })
         };
         let back = "put back what was changed";
+        if let Some(seed) = before.seeds.iter().find(|seed| !self.seeds.contains(seed)) {
+            let what = format!("the comparison in `{shown}` has seed {seed}, and this command leaves it out");
+            let all = before.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+            return Err(Error::new(what).hint(format!("give its seeds, and those to add: --seeds {all}")));
+        }
         let asks =
             |s: &CompareConfig| CompareConfig { seeds: Seeds::Count(1), policies: Vec::new(), ..s.clone() };
         if asks(&before.section) != asks(&self.section) {
@@ -261,7 +266,7 @@ impl Comparison {
             let shown = config.display();
             let Some(place) = self.runs.iter().position(|run| run.config == *config) else {
                 let why = format!("it has the run of `{shown}`, which this one leaves out");
-                return other(why, "list every seed that it has in --seeds, and those to add");
+                return other(why, back);
             };
             if self.tuner.is_some() && !config.exists() {
                 // Its arm is not tuned yet.

@@ -54,16 +54,16 @@ fn an_arm_that_was_built_anew_in_place_goes_on_with_the_build_that_it_began_with
     scratch.write("mine.wasm", shipped("pods"));
 
     let more = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
-    assert!(more.contains("8 are over already; 4 came to it") && more.ends_with("exit code 0"), "{more}");
+    assert!(more.contains("8 have finished; 4 are new") && more.ends_with("exit code 0"), "{more}");
     assert_eq!(more.matches("note: `[scratch]").count(), 1, "{more}");
     assert!(more.contains(CHANGED), "{more}");
     assert_eq!(policy_of(&scratch, "mine/seed-0005"), hash);
     // With --out it is the same comparison. A path that leads nowhere by now is no change.
     let again = said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "3"]);
-    assert!(again.contains("12 are over already") && again.contains(CHANGED), "{again}");
+    assert!(again.contains("12 have finished") && again.contains(CHANGED), "{again}");
     fs::remove_file(scratch.path().join("mine.wasm")).unwrap();
     let gone = said(&scratch, &["compare", "--resume", "out", "--seeds", "4"]);
-    assert!(gone.contains("4 came to it") && gone.ends_with("exit code 0"), "{gone}");
+    assert!(gone.contains("4 are new") && gone.ends_with("exit code 0"), "{gone}");
     assert!(!gone.contains("note: `[scratch]"), "{gone}");
 
     let whole = over();
@@ -78,7 +78,7 @@ fn runs_that_train_have_the_build_that_their_arm_began_with() {
     said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "1"]);
     scratch.write("mine.wasm", shipped("dapo"));
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "2"]);
-    assert!(text.contains("2 came to it") && text.ends_with("exit code 0"), "{text}");
+    assert!(text.contains("2 are new") && text.ends_with("exit code 0"), "{text}");
     assert_eq!(policy_of(&scratch, "mine/seed-0002"), allot_sandbox::sha256(shipped("pods")));
 }
 
@@ -90,13 +90,13 @@ fn a_new_build_is_a_new_arm_if_the_config_asks_for_one() {
         with_arm("use = \"./mine.wasm\"\n[[compare.policies]]\nuse = \"./mine.wasm\"\nname = \"new build\"");
     scratch.write("compare.toml", two);
     let text = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
-    assert!(text.contains("8 are over already; 2 came to it") && text.contains(CHANGED), "{text}");
+    assert!(text.contains("8 have finished; 2 are new") && text.contains(CHANGED), "{text}");
     assert_eq!(policy_of(&scratch, "mine/seed-0003"), allot_sandbox::sha256(shipped("dapo")));
     assert_eq!(policy_of(&scratch, "new-build/seed-0003"), allot_sandbox::sha256(shipped("pods")));
     // From here both have a copy.
     scratch.write("mine.wasm", shipped("knapsack"));
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
-    assert!(text.contains("5 came to it") && text.ends_with("exit code 0"), "{text}");
+    assert!(text.contains("5 are new") && text.ends_with("exit code 0"), "{text}");
     assert!(
         text.contains("since `mine` was added") && text.contains("since `new build` was added"),
         "{text}"
@@ -112,12 +112,12 @@ fn the_same_bytes_under_another_path_are_the_same_arm() {
         fs::rename(scratch.path().join("mine.wasm"), scratch.path().join(place)).unwrap();
         scratch.write("compare.toml", with_arm(&format!("use = \"./{place}\"")));
         let text = said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "3"]);
-        assert!(text.contains("8 are over already; 4 came to it"), "{place}: {text}");
+        assert!(text.contains("8 have finished; 4 are new"), "{place}: {text}");
         assert!(!text.contains("note: `[scratch]"), "{place}: {text}");
         // It is called as before, wherever the file is, and if there is none.
         fs::remove_file(scratch.path().join(place)).unwrap();
         let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "4"]);
-        assert!(text.contains("4 came to it") && text.contains("\nmine "), "{place}: {text}");
+        assert!(text.contains("4 are new") && text.contains("\nmine "), "{place}: {text}");
     }
     // As the baseline, too.
     let own = |path: &str| SIMULATED.replacen("use = \"uniform\"", &format!("use = \"{path}\""), 1);
@@ -127,7 +127,7 @@ fn the_same_bytes_under_another_path_are_the_same_arm() {
     fs::rename(scratch.path().join("mine.wasm"), scratch.path().join("renamed.wasm")).unwrap();
     scratch.write("compare.toml", own("./renamed.wasm"));
     let text = said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "2"]);
-    assert!(text.contains("3 are over already; 3 came to it") && text.contains("\nmine "), "{text}");
+    assert!(text.contains("3 have finished; 3 are new") && text.contains("\nmine "), "{text}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_comparison_without_copies_takes_those_of_its_runs() {
     fs::remove_dir_all(scratch.path().join("out/components")).unwrap();
     scratch.write("mine.wasm", shipped("pods"));
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
-    assert!(text.contains("4 came to it") && text.ends_with("exit code 0"), "{text}");
+    assert!(text.contains("4 are new") && text.ends_with("exit code 0"), "{text}");
     assert_eq!(policy_of(&scratch, "mine/seed-0005"), allot_sandbox::sha256(shipped("dapo")));
 }
 
@@ -199,7 +199,7 @@ fn a_copy_that_is_gone_or_damaged_is_told_before_anything_runs() {
     ");
     // What is over needs nothing that it was made of.
     let text = said(&scratch, &["compare", "--resume", "out"]);
-    assert!(text.contains("8 are over already") && text.ends_with("exit code 0"), "{text}");
+    assert!(text.contains("8 have finished") && text.ends_with("exit code 0"), "{text}");
 }
 
 #[test]

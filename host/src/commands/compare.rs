@@ -173,12 +173,12 @@ impl Standing {
         Ok(arms)
     }
 
-    /// How many runs are over already, and how many came to a comparison that was there.
+    /// How many runs have finished, and how many are added to a comparison that was there.
     fn words(&self, done: usize) -> String {
-        let done = if done > 0 { format!("; {done} are over already") } else { String::new() };
+        let done = if done > 0 { format!("; {done} have finished") } else { String::new() };
         match self.more.unwrap_or(0) {
             0 => done,
-            more => format!("{done}; {more} came to it"),
+            more => format!("{done}; {more} are new"),
         }
     }
 }

@@ -17,6 +17,8 @@ pub struct Before {
     pub section: CompareConfig,
     /// Its arms: the names of their folders, and what they are called.
     pub arms: Vec<(String, String)>,
+    /// Its seeds.
+    pub seeds: Vec<u64>,
     /// The configs of its runs.
     pub configs: Vec<PathBuf>,
 }
@@ -43,9 +45,9 @@ impl Before {
         let seeds = section.seeds(first.and_then(|seed| u64::try_from(seed).ok()).ok_or_else(damaged)?);
         let arms = section.arms(&whole, &name)?;
         let of = |seed: u64| arms.iter().map(move |arm| config_of(folder, Path::new(&arm.name), seed));
-        let configs = seeds.into_iter().flat_map(of).collect();
+        let configs = seeds.iter().copied().flat_map(of).collect();
         let arms = arms.iter().map(|arm| (arm.name.clone(), arm.shown.clone())).collect();
-        Ok(Self { section, arms, configs })
+        Ok(Self { section, arms, seeds, configs })
     }
 }
 
