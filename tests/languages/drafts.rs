@@ -73,7 +73,7 @@ fn every_output_says_that_it_is_a_draft() {
     let Some(scratch) = fresh() else { return };
     let said = scratch.allot(&["simulate", "run.toml", "--policy", "./fresh/policy.py", "--out", "out"]);
     assert!(said.contains("policy fresh 0.1.0, a draft, sha256 HASH"), "{said}");
-    assert!(said.contains("\na draft decided: "), "{said}");
+    assert!(said.contains("\na draft decided; "), "{said}");
     let json = scratch.allot(&["simulate", "run.toml", "--policy", "fresh", "--no-record", "--json"]);
     assert!(json.contains(r#""draft":true"#), "{json}");
     let report = scratch.allot(&["report", "out", "--out", "report"]);
@@ -85,9 +85,9 @@ fn every_output_says_that_it_is_a_draft() {
     assert!(replayed.contains(r#""draft":true"#), "{replayed}");
     let own = scratch.allot(&["replay", "out"]);
     insta::assert_snapshot!(own, @"
-    error: a draft decided in this run: of `fresh` no component is kept
+    error: a draft of `fresh` decided in this run, and runs keep no copy of drafts
 
-    hint: name a policy to ask: `allot replay RUN policy.py`, or a component
+    hint: give the policy to replay: `allot replay RUN FOLDER/policy.py`, or a component
     exit code 2
     ");
 }
@@ -109,11 +109,44 @@ fn a_draft_is_checked_but_for_what_only_the_sandbox_shows() {
 }
 
 #[test]
+fn an_endless_loop_of_a_draft_fails_its_check() {
+    let Some(scratch) = guest() else { return };
+    let card = scratch.allot(&["check", "fresh", "--set", "how=loop", "--seconds", "0.5"]);
+    for words in [
+        "\n      on a fresh step: ran out of time: more than 0.5 s in one call; it was in decide (policy.py:54)\n",
+        "\n      hint: look for an endless loop, ",
+        "\nFAIL: 1 requirement\nincomplete: 1 of 321 views were tried, ",
+    ] {
+        assert!(card.contains(words), "{words}\n{card}");
+    }
+    assert!(!card.contains("--within") && card.ends_with("exit code 1"), "{card}");
+    // The check's own time ended the call.
+    let card = scratch.allot(&["check", "fresh", "--set", "how=loop", "--within", "1"]);
+    assert!(card.contains(", a call on a fresh step took longer than the whole check, "), "{card}");
+    assert!(card.ends_with("; --within gives more time\nexit code 3"), "{card}");
+}
+
+#[test]
+fn a_replay_tells_which_settings_are_the_records() {
+    let Some(scratch) = fresh() else { return };
+    scratch.allot(&["simulate", "run.toml", "--policy", "fresh", "--out", "out"]);
+    let source = scratch.read("fresh/policy.py");
+    assert!(!scratch.allot(&["replay", "out", "fresh"]).contains("as recorded"));
+    scratch.write("fresh/policy.py", source.replacen("setting(12,", "setting(9,", 1));
+    let said = scratch.allot(&["replay", "out", "fresh"]);
+    assert!(said.contains("as recorded, unless --set says otherwise: commit = 12 (default 9)\n"), "{said}");
+    let set = scratch.allot(&["replay", "out", "fresh", "--set", "commit=9"]);
+    assert!(!set.contains("as recorded") && set.ends_with("exit code 1"), "{set}");
+}
+
+#[test]
 fn a_policy_in_the_configs_place_runs_under_the_shipped_one() {
     let Some(scratch) = fresh() else { return };
     let said = scratch.allot(&["simulate", "fresh/policy.py", "-o", "run.steps=3", "--no-record"]);
     assert!(said.contains("policy fresh 0.1.0, a draft, sha256 HASH, seed 1"), "{said}");
     assert!(said.ends_with("exit code 0"), "{said}");
+    let kept = scratch.allot(&["simulate", "fresh/policy.py", "-o", "run.steps=3"]);
+    assert!(kept.contains("record in runs/fresh-001/record.jsonl"), "{kept}");
     let two = scratch.allot(&["simulate", "fresh/policy.py", "--policy", "uniform"]);
     insta::assert_snapshot!(two, @"
     error: `fresh/policy.py` and `--policy uniform` are two policies
@@ -127,9 +160,9 @@ fn a_policy_in_the_configs_place_runs_under_the_shipped_one() {
 fn runs_of_models_and_comparisons_refuse_drafts() {
     let Some(scratch) = fresh() else { return };
     let refused = r"
-    error: `HERE/fresh/policy.py` is Python, not a component: a draft, for `simulate`, `check` and `replay` alone
+    error: `HERE/fresh/policy.py` is a draft: only `simulate`, `check` and `replay` run drafts
 
-    hint: build a component of its folder: `allot build FOLDER`
+    hint: build the component, and give its path: `allot build HERE/fresh`
     exit code 2
     ";
     for command in [&["train", "quickstart"][..], &["compare", "compare-quickstart", "--dry-run"]] {
@@ -172,7 +205,16 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
     let hoards = one("how=grow", &["-o", "policy.caps.memory=100_000_000"]);
     assert!(hoards.contains("MemoryError"), "{hoards}");
     let endless = one("how=loop", &["-o", "policy.caps.seconds=0.5"]);
-    assert!(endless.contains("ran out of time: more than 0.5 s in one call"), "{endless}");
+    let place = "ran out of time: more than 0.5 s in one call; it was in decide (policy.py:54)\n";
+    assert!(endless.contains(place), "{endless}");
+    // A call into C is ended, too.
+    std::fs::remove_dir_all(scratch.path().join("how=loop")).unwrap();
+    let stuck = scratch
+        .read("fresh/policy.py")
+        .replace("        while True:\n            pass\n", "        sum(range(10**15))\n");
+    scratch.write("fresh/policy.py", stuck);
+    let stuck = one("how=loop", &["-o", "policy.caps.seconds=0.5"]);
+    assert!(stuck.contains("; it was in decide (policy.py:54)\n"), "{stuck}");
     let prints = one("how=print", &[]);
     assert!(prints.contains("printed in step 0") && prints.contains("logged as a warning"), "{prints}");
 }
@@ -194,10 +236,8 @@ fn what_is_not_a_draft_is_told() {
     ");
     scratch.write("fresh/policy.py", "name = 'fresh'\n");
     insta::assert_snapshot!(said("fresh"), @"
-    error: `fresh` is not a policy yet
-
-    hint: Python says:
-    `policy.py` has no `version`
+    error: `fresh` does not load as a policy; Python says:
+        `policy.py` has no `version`
     exit code 2
     ");
     std::fs::remove_file(scratch.path().join("fresh/sdk/allot_policy/draft.py")).unwrap();
@@ -226,7 +266,10 @@ fn a_build_tells_at_once_what_python_can_tell() {
         String::from_utf8_lossy(&done.stderr).into_owned()
     };
     let keyword = built(source.replacen("minimum=0", "minimun=0", 1));
-    assert!(keyword.contains("`fresh` is not a policy yet"), "{keyword}");
+    assert!(
+        keyword.contains("error: `fresh` does not load as a policy; Python says:\n    Traceback"),
+        "{keyword}"
+    );
     assert!(
         keyword.contains("TypeError: setting() got an unexpected keyword argument 'minimun'"),
         "{keyword}"

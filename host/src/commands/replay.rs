@@ -181,11 +181,10 @@ impl<'a> Witnesses<'a> {
     /// The component that decided.
     fn own(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Policy> {
         if self.head.policy.draft {
-            let what =
-                format!("a draft decided in this run: of `{}` no component is kept", self.head.policy.name);
-            return Err(
-                Error::new(what).hint("name a policy to ask: `allot replay RUN policy.py`, or a component")
-            );
+            let name = &self.head.policy.name;
+            let what = format!("a draft of `{name}` decided in this run, and runs keep no copy of drafts");
+            let hint = "give the policy to replay: `allot replay RUN FOLDER/policy.py`, or a component";
+            return Err(Error::new(what).hint(hint));
         }
         let record = &self.command.record;
         let named = of_config(record)?;
@@ -381,17 +380,25 @@ fn settings(
     let description = policy.description();
     let typed = allot_config::typed(&command.set, "--set ")?;
     let mut settings = allot_config::settings(description, &typed)?;
-    let mut defaults = Vec::new();
+    let (mut defaults, mut kept) = (Vec::new(), Vec::new());
     for (name, value) in &mut settings {
         if typed.contains_key(name) {
             continue;
         }
         match recorded.iter().find(|(recorded, v)| recorded == name && v.kind() == value.kind()) {
-            Some((_, recorded)) => value.clone_from(recorded),
+            Some((_, recorded)) => {
+                if value != recorded {
+                    kept.push(format!("{name} = {recorded} (default {value})"));
+                }
+                value.clone_from(recorded);
+            }
             None => defaults.push(format!("{name} = {value}")),
         }
     }
     let Some(screen) = screen else { return Ok(settings) };
+    if command.policy.is_some() && !kept.is_empty() {
+        screen.tell(format_args!("as recorded, unless --set says otherwise: {}", kept.join(", ")));
+    }
     if !defaults.is_empty() {
         screen.tell(format_args!("not in the record, so by default: {}", defaults.join(", ")));
     }

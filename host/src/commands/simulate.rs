@@ -69,6 +69,14 @@ pub struct Simulate {
     until: Until,
 }
 
+impl Simulate {
+    /// Whether a policy is given in the config's place.
+    fn gives_policy(&self) -> bool {
+        policy_loader::is_draft(&self.config.to_string_lossy())
+            || self.config.extension().is_some_and(|end| end == "wasm")
+    }
+}
+
 /// Runs it.
 pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     if command.tied {
@@ -111,8 +119,9 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
     let (mut simulation, head) = SimulatedRun::<E, _>::new(config, policy, run_dir::tell)?;
     simulation.world.policy.shadows =
         shadow::all(&command.shadows, sandbox, policy, &simulation.world.run.of.run, screen)?;
-    let folder =
-        if command.no_record { None } else { Some(run_dir::new(command.out.as_deref(), &command.config)?) };
+    // A policy's own name, because each draft's file has the same one.
+    let named = if command.gives_policy() { Path::new(&policy.description().name) } else { &command.config };
+    let folder = if command.no_record { None } else { Some(run_dir::new(command.out.as_deref(), named)?) };
     let _held = match (held, &folder) {
         (None, Some(folder)) => run_dir::lock(folder)?,
         (held, _) => held,
@@ -186,7 +195,7 @@ fn show<E: Simulated>(
     engine.after(totals).into_iter().for_each(|words| screen.tell(words));
     if policy.is_draft() {
         screen.tell(
-            "a draft decided: `allot train` and `compare` need the component, which `allot build` makes",
+            "a draft decided; for `allot train` and `allot compare` build the component: `allot build FOLDER`",
         );
     }
 }
@@ -248,8 +257,7 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
 fn resolve(command: &Simulate, screen: &mut Screen<'_>) -> Result<SimulateConfig> {
     // A policy that is given instead of a config runs under the shipped config `simulate`.
     let given = command.config.to_string_lossy();
-    let policy =
-        policy_loader::is_draft(&given) || command.config.extension().is_some_and(|end| end == "wasm");
+    let policy = command.gives_policy();
     let path = if policy { Path::new("simulate") } else { &command.config };
     let mut config = SimulateConfig::of(&opened::config(path, &command.overrides, screen)?)?;
     if policy && let Some(other) = &command.policy {
