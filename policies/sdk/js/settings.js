@@ -103,7 +103,9 @@ export function orElse(count, byDefault) {
  * @param {{ min?: number, max?: number }} bounds
  * @returns {Setting<number>}
  */
-function bounded(tag, byDefault, summary, kind, { min = -Infinity, max = Infinity }) {
+function bounded(tag, byDefault, summary, kind, { min = -Infinity, max = Infinity, ...others }) {
+  for (const other of Object.keys(others))
+    throw new TypeError(`a setting has no bound \`${other}\`; its bounds are \`min\` and \`max\``);
   let range = "";
   if (min > -Infinity && max < Infinity) range = ` from ${min} to ${max}`;
   else if (min > -Infinity) range = `, ${min} or more`;

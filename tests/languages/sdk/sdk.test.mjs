@@ -47,6 +47,11 @@ test("what only some need is named", () => {
   assert.throws(() => describe(policy({ needs: ["replays"] })), /`replays`/);
 });
 
+test("a bound of another name is refused", () => {
+  const misspelt = /** @type {{}} */ ({ minimum: 2 });
+  assert.throws(() => integer(8, "It.", misspelt), /a setting has no bound `minimum`; its bounds are `min` and `max`/);
+});
+
 test("a number outside of its bounds is refused", () => {
   /** @type {[import("../../../policies/sdk/js/settings.js").Setting<number>, number, string][]} */
   const wrong = [

@@ -5,6 +5,7 @@ package settings
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -24,9 +25,28 @@ type Bad struct{ Name, Reason string }
 func Of[Settings any]() []Setting {
 	var settings []Setting
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[Settings]()) {
+		checkTag(field)
 		settings = append(settings, Setting{Name(field.Name), byDefault(field), field.Tag.Get("summary")})
 	}
 	return settings
+}
+
+var keys = []string{"default", "summary", "minimum", "maximum", "choices"}
+
+// Panics if the tag has another key: a misspelt `minimum` would be no bound.
+func checkTag(field reflect.StructField) {
+	for rest := string(field.Tag); ; {
+		key, after, _ := strings.Cut(strings.TrimSpace(rest), ":")
+		quoted, err := strconv.QuotedPrefix(after)
+		if err != nil {
+			return
+		}
+		if !slices.Contains(keys, key) {
+			panic("the field " + field.Name + " of the settings has the key `" + key + "` in its tag; known are " +
+				strings.Join(keys, ", "))
+		}
+		rest = after[len(quoted):]
+	}
 }
 
 // Name is the name of a field's setting: SolvedAtLeast is solved-at-least.

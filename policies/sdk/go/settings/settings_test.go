@@ -46,3 +46,18 @@ func TestSettingsHaveTheNamesOfTheirFields(t *testing.T) {
 		t.Fatal(name)
 	}
 }
+
+type misspelt struct {
+	Pilot uint32 `default:"8" min:"2"`
+}
+
+func TestAnUnknownKeyOfATagIsRefused(t *testing.T) {
+	defer func() {
+		want := "the field Pilot of the settings has the key `min` in its tag; known are " +
+			"default, summary, minimum, maximum, choices"
+		if said := recover(); said != want {
+			t.Fatal(said)
+		}
+	}()
+	Of[misspelt]()
+}
