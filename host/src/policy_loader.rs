@@ -172,8 +172,7 @@ pub fn grader(
     patiently(bytes, name, screen, || sandbox.load_grader(bytes, None))
 }
 
-/// Compiles the large ones among the components that judge, where the screen can say so. What is wrong with one is told
-/// by whoever loads it then.
+/// Compiles the large graders first, where the screen can show it. Errors are reported when they are loaded.
 pub fn compile_graders(reward: &RewardConfig, screen: &mut Screen<'_>) {
     for component in reward.each().iter().filter_map(|one| one.component.as_ref()) {
         let bytes = component::bytes(component).unwrap_or_default();

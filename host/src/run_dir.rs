@@ -148,8 +148,7 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives a file its name, unless something has it. Some file systems know no links: there, whoever else comes in between is kept
-/// away by [`lock`].
+/// Gives a file its name, unless the name is taken. On file systems without hard links, [`lock`] keeps other processes away.
 fn named(aside: &Path, path: &Path) -> std::io::Result<()> {
     match std::fs::hard_link(aside, path) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists && !path.exists() => {

@@ -1,5 +1,5 @@
 //! The screen: where what was asked for goes, and where it is told how it is going. Nothing that goes through here
-//! steers a terminal, whoever it is from.
+//! controls a terminal, from any source.
 
 use std::io::Write;
 

@@ -282,7 +282,7 @@ impl Ledger {
         &self.open
     }
 
-    /// The open grant once more, for whoever goes on where a process has ended that held it.
+    /// Returns the open grant again, for a run that is resumed after its process ended.
     pub fn reissue(&self) -> Grant {
         Grant { lines: self.open.clone() }
     }

@@ -3,7 +3,7 @@
 //! a line of JSON stays the same value.
 //!
 //! Whoever puts foreign text into a sentence quotes it here, with a length: [`name`], [`line()`] or [`lines`]. Whoever
-//! writes to a terminal makes all of it [`safe`] once more, for what nobody thought of.
+//! writes to a terminal makes all of it [`safe`] once more, in case a quote was forgotten.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

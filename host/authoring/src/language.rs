@@ -1,5 +1,5 @@
 //! The languages that a project of a policy or a grader can be in: what such a project looks like, and what it is
-//! started from. Of a component nobody can tell any more, and nobody asks.
+//! started from. It is not known of a component, and not needed.
 
 use std::path::Path;
 

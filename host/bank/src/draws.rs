@@ -173,7 +173,7 @@ impl Draws {
             answer: Drawn { reward: rollout.reward, correct: rollout.correct, origin },
             tokens: rollout.tokens.unwrap_or(1),
             truncated: rollout.truncated,
-            // Nobody computed it for these weights, and nothing here learns by it.
+            // It is not known for these weights, and nothing here is trained with it.
             log_prob: 0.0,
             signals: Vec::new(),
             sampling: None,

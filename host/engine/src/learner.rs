@@ -14,7 +14,7 @@ use crate::model::ModelError;
 use crate::update::{TrainingSample, UpdateConfig, UpdateContext, update};
 use crate::{EngineError, Interrupt, OptimizerConfig, Report, SamplingMask};
 
-/// How often somebody's wish to stop is looked for while an update is waited for.
+/// The interval at which an interrupt is polled while an update is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A rollout to learn from, with all that belongs to it.
@@ -111,7 +111,7 @@ impl Learner {
         let interrupt = interrupt.clone();
         let spawned = thread::Builder::new().name("learner".to_owned()).spawn(move || {
             let made = work.make(core.as_mut(), &interrupt);
-            // Nobody waits for it any more where the run has ended.
+            // The receiver is gone if the run has ended.
             let _ = tell.send((core, made));
         });
         spawned.map_err(|e| ModelError::Threads(e.to_string()))?;
@@ -119,8 +119,8 @@ impl Learner {
         Ok(())
     }
 
-    /// The update that was begun, or else one that is made now. The core then has its weights too. Where somebody asks
-    /// to stop, it is not waited for.
+    /// The update that was begun, or else one that is made now. The core then has its weights too. After an interrupt it is
+    /// not awaited.
     pub(crate) fn finish(&mut self, core: &mut dyn Core, work: &Work, interrupt: &Interrupt) -> Made {
         let (mut copy, begun) = match std::mem::replace(self, Self::Lost) {
             Self::Idle(copy) => (copy, None),
@@ -148,7 +148,7 @@ impl Learner {
     }
 }
 
-/// What a thread tells when it is done; nothing where somebody asks to stop before.
+/// Waits for the message of a thread; None after an interrupt.
 fn wait<T>(told: &Receiver<T>, interrupt: &Interrupt) -> Option<T> {
     loop {
         match told.recv_timeout(LOOK) {

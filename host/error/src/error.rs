@@ -14,7 +14,7 @@ use crate::names::listed;
 /// The result of whatever can end a command.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Something that ends a command, told to whoever typed it.
+/// An error that ends a command, as its user sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     /// The sentence.
@@ -104,7 +104,7 @@ impl fmt::Display for Error {
 /// Bytes of a sentence or a hint that are shown: a compiler's complaints are the longest.
 const LONGEST: usize = 64 << 10;
 
-/// Words as they may go to a terminal, whoever they are from: none of its lines but the first is an error of its own.
+/// Text that is safe for a terminal, from any source: only its first line may look like an error.
 fn fit(words: &str) -> String {
     let ours = |line: &str| line.starts_with("error:") || line.starts_with("warning:");
     let lines = shown::lines(words, LONGEST);

@@ -1,4 +1,4 @@
-//! How the program ends, as whoever started it sees: a shell, a script, a comparison.
+//! Exit codes, as the caller sees them: a shell, a script, a comparison.
 
 use serde::{Deserialize, Serialize};
 

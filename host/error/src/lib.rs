@@ -3,7 +3,7 @@
 //!
 //! Every crate of the program ends in a [`Error`]. A library's own error becomes one where that library is: it
 //! implements `From` there, so that nothing heavy is built for a sentence. What others' code panics on becomes a
-//! sentence in [`panics`]; a name that nobody knows gets the nearest known one by [`did_you_mean`]. Nothing is printed
+//! sentence in [`panics`]; an unknown name gets the nearest known one by [`did_you_mean`]. Nothing is printed
 //! here, and no exit code is chosen.
 //!
 //! ```

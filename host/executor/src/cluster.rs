@@ -34,7 +34,7 @@ pub trait Queue {
 /// How a task stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It waits; why, where somebody should know.
+    /// It waits; with the reason, where the user should know it.
     Queued(Option<String>),
     /// It is under way.
     Running,

@@ -21,7 +21,7 @@ pub enum News {
     Began(usize),
     /// A run ended. The last is the file in which to read more, where that is not plain.
     Ended(usize, Exit, Option<PathBuf>),
-    /// Something that whoever waits should know.
+    /// A notice for the user who waits.
     Word(String),
 }
 
@@ -78,7 +78,7 @@ pub struct Setup<'s> {
     pub folder: &'s Path,
     /// The comparison's folder, with which it goes on.
     pub comparison: &'s Path,
-    /// How many runs may be under way; none where nobody said.
+    /// The most concurrent runs; None if no limit was given.
     pub at_once: Option<usize>,
     /// Threads that each takes.
     pub threads: usize,

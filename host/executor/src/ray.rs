@@ -24,7 +24,7 @@ pub struct Ray {
     gpu: bool,
 }
 
-/// Where Ray's dashboard is where nobody said.
+/// The default address of Ray's dashboard.
 const ADDRESS: &str = "http://127.0.0.1:8265";
 
 /// How long an answer may take.

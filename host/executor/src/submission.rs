@@ -35,7 +35,7 @@ struct Note {
 const PLACE: &str = "cluster";
 
 impl Submission {
-    /// Writes down what is about to be handed over: whoever is killed after that can still find it.
+    /// Stores what is about to be submitted, so that it is found after a kill.
     pub fn new(comparison: &Path, executor: &str, tasks: &[Task]) -> Result<Self> {
         let place = whole(comparison)?.join(PLACE);
         std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;

@@ -27,7 +27,7 @@ pub struct Constants {
     pub scale: Scale,
     /// Bounds on what a plan may put into the record.
     pub bounds: Bounds,
-    /// When the model is evaluated; never, where whoever drives the loop does that by itself.
+    /// When the model is evaluated; never, if the driver of the loop evaluates it.
     pub every: Option<Every>,
 }
 
@@ -582,7 +582,7 @@ impl Loop {
     }
 }
 
-/// The loop is told of something that it did not ask for: a fault of whoever drives it.
+/// The loop got an outcome that it did not ask for: a bug of its driver.
 pub(crate) fn unreachable_turn(what: &str) -> ! {
     unreachable!("{what} came out of turn")
 }

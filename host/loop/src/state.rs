@@ -107,7 +107,7 @@ pub enum At {
     Updating(Step, Update),
     /// The step is over, and the model is being evaluated.
     Evaluating(Box<StepEnd>),
-    /// The step is over, and nobody was told yet.
+    /// The step is over and not yet reported.
     Ended(Box<StepEnd>),
     /// Nothing more is done, and the model is being evaluated for the last time.
     Closing,

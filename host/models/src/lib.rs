@@ -70,7 +70,7 @@ pub fn fingerprint(arena: &Arena, weights: &[f32]) -> String {
     allot_record::hex(&hash.finalize())
 }
 
-/// The same of a server's model, whose weights nobody here sees: of its name.
+/// The same for a server's model, whose weights are not available here: a hash of its name.
 pub fn fingerprint_of_name(name: &str) -> String {
     allot_record::sha256(format!("tinker {name}"))
 }

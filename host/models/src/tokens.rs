@@ -266,7 +266,7 @@ impl Tokens {
     fn encoded(&self, text: &str, additions: Additions) -> Result<Vec<u32>> {
         let with = additions == Additions::OfTokenizer;
         let ids = self.tried(|| self.tokenizer.encode_fast(text, with).map(|e| e.get_ids().to_vec()))?;
-        // A post-processor has numbers of its own, which nobody holds against the vocabulary.
+        // A post-processor has token ids of its own, which the library does not check against the vocabulary.
         match ids.iter().find(|id| **id as usize >= self.vocabulary) {
             None => Ok(ids),
             Some(id) => Err(self.fails(&format!("it makes token {id}, which is past its vocabulary"))),
@@ -311,7 +311,7 @@ fn parsed(json: &str, source: &str) -> Result<Tokenizer> {
     let broken = |why: &str| Error::new(format!("the tokenizer in `{source}` is broken: {why}"));
     let read = || -> tokenizers::Result<Tokenizer> {
         let mut tokenizer = Tokenizer::from_bytes(json)?;
-        // Left over from whoever saved it: a prompt is neither cut nor filled up.
+        // Left over from training the tokenizer: a prompt is neither truncated nor padded.
         tokenizer.with_truncation(None)?;
         tokenizer.with_padding(None);
         Ok(tokenizer)

@@ -36,7 +36,7 @@ pub struct Compared {
     path: PathBuf,
     run: Rc<Named>,
     lines: Vec<Line>,
-    /// The first failure: whoever hands over rollouts has nothing to say about disks.
+    /// The first failure, kept until the end: the caller that passes rollouts does not handle failures of disks.
     failed: Option<Error>,
 }
 

@@ -7,7 +7,7 @@ use allot_engine::model::SpecialIds;
 use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
-/// What ends an answer, as text. It fills up batches too, where somebody needs that.
+/// What ends an answer, as text. It is also the padding of batches.
 const END: &str = "<end>";
 
 /// The characters that a model knows. The end is token 0, the first character token 1.

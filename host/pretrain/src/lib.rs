@@ -273,7 +273,7 @@ impl Recipe {
     }
 }
 
-/// An engine's error about a model, told to whoever typed the command.
+/// An engine's error about a model, for the user of the command.
 pub(crate) fn told(error: &ModelError) -> Error {
     Error::told(error.to_string(), error.hint())
 }

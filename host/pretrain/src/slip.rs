@@ -43,7 +43,7 @@ fn terms(question: &str) -> Option<Vec<i64>> {
         .collect()
 }
 
-/// A sum column by column, from the last, by somebody who forgets what to carry now and then.
+/// A sum column by column, from the last, with a carry forgotten now and then.
 fn forgetful(terms: &[i64], mut forgets: impl FnMut() -> bool) -> Option<String> {
     let total = terms.iter().try_fold(0_i64, |sum, term| sum.checked_add(*term))?;
     // Where more is taken away than is there, people turn it around.

@@ -34,7 +34,7 @@ pub struct Progress {
 pub struct Trained {
     /// The model, and what its optimizer keeps.
     pub core: Box<dyn Core>,
-    /// Steps made: fewer than the recipe has where somebody asked to stop.
+    /// Steps made: fewer than the recipe's after an interrupt.
     pub steps: u32,
 }
 

@@ -100,7 +100,7 @@ impl From<Exception> for PyErr {
             Class::PolicyFault => "PolicyFault",
             Class::BrokenRule => "BrokenRule",
         };
-        // Whoever prints an exception prints it to a terminal, most often.
+        // An exception is mostly printed to a terminal.
         let fit = |words: &str| shown::lines(words, 64 << 10);
         let hint = (!error.hints.is_empty()).then(|| fit(&error.hints.join("\nhint: ")));
         let what = fit(&error.what);

@@ -27,7 +27,7 @@ pub struct Policy {
     state: Mutex<Vec<u8>>,
 }
 
-/// What a run has of a policy, whoever calls it.
+/// A policy as a run has it.
 pub struct Loaded {
     /// The component in its sandbox.
     pub policy: allot_sandbox::Policy,

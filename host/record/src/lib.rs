@@ -41,7 +41,7 @@ pub type Result<T> = std::result::Result<T, RecordError>;
 /// Where a run's lines go.
 pub struct Record {
     to: Option<Appended>,
-    /// Whether it is a file, which somebody may remove while the run goes on.
+    /// Whether it is a file, which may be removed during the run.
     file: bool,
 }
 
@@ -51,7 +51,7 @@ impl Record {
         Self { to: None, file: false }
     }
 
-    /// A new record in a file that is not there yet: nobody's record is written over.
+    /// Creates a record in a file that must not exist, so that no record is overwritten.
     pub fn create(path: &Path) -> Result<Self> {
         let file = Appended::create(path).map_err(|e| {
             if e.kind() == std::io::ErrorKind::AlreadyExists {
@@ -107,7 +107,7 @@ impl Record {
             file.write_all(&text)
         });
         text.map_err(|e| RecordError::file("write", file.path(), e))?;
-        // Lines go on into a file that has no name any more, and nobody would notice before the next checkpoint.
+        // Lines would go into a deleted file, unnoticed until the next checkpoint.
         if self.file && matches!(line, Line::Step(_) | Line::End(_)) && !file.path().exists() {
             return Err(RecordError::Gone(file.path().to_owned()));
         }

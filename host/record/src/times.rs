@@ -24,7 +24,7 @@ pub enum Time {
     },
 }
 
-/// A machine, as far as its speed goes. Its name is nobody's business.
+/// A machine, as far as its speed goes. Its name is left out for privacy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor, as it calls itself.

@@ -1,7 +1,7 @@
 //! From a record's lines back to the views that the policy saw.
 //!
 //! What was written by a run is put together without a question; whatever an editor or a broken disk
-//! did to it is refused, for a view that nobody saw proves nothing.
+//! did to it is refused, because a view that did not occur proves nothing.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

@@ -19,7 +19,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// The one of a manifest. What else is in it, such as a licence or a signature, is nobody's trouble.
+    /// Returns a manifest's layer of a component. Other layers, such as a licence or a signature, are ignored.
     pub fn of(manifest: &[u8], reference: &Reference) -> Result<Self> {
         let wrong = |what: &str| Error::new(format!("`{reference}` {what}"));
         let manifest: Value =

@@ -1,7 +1,7 @@
 //! Policies from registries, where container images are kept: `oci://REGISTRY/NAME@sha256:DIGEST`.
 //!
-//! The digest is that of a manifest, and the manifest has the component's: whoever gives the bytes, they are
-//! the ones that were named, or they are refused. Both are kept in the cache, each under its own hash, and
+//! The digest is that of a manifest, and the manifest has the component's. Bytes that do not match are refused,
+//! whatever server they come from. Both are kept in the cache, each under its own hash, and
 //! looked at again whenever they are read. Nothing is printed, least of all a password.
 //!
 //! What lies in a registry is laid out as other tools for Wasm have it: an image manifest with one layer,

@@ -16,8 +16,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The cost on an axis. None where the run does not know: of a run without a model nobody knows the
-    /// FLOPs.
+    /// Returns the cost on an axis. None where it is not known, as FLOPs of a run without a model.
     pub fn on(&self, axis: Axis) -> Option<f64> {
         match axis {
             Axis::Rollouts => Some(self.spent.run_rollouts as f64),

@@ -1,11 +1,11 @@
 //! Three axes together: what each arm pays in rollouts, in tokens and in operations to reach the target, and which arms
-//! nobody beats on all of them at once.
+//! are on the Pareto front.
 
 use crate::axis::Axis;
 use crate::number::{self, percent_tick};
 use crate::report::{Estimate, Report};
 
-/// The axes that a rollout is paid in, whoever trains.
+/// The axes that do not depend on the trainer.
 const AXES: [Axis; 3] = [Axis::Rollouts, Axis::Tokens, Axis::Flops];
 
 /// The arms by what they pay.

@@ -18,7 +18,7 @@ use crate::number::shown;
 /// A tuning, as it was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// Whether all combinations were tried, to be looked at: nobody won.
+    /// Whether all combinations were tried: then there is no winner.
     pub grid: bool,
     /// What trials were judged by.
     pub goal: Goal,

@@ -187,7 +187,7 @@ struct Exercise {
     terse: String,
     words: String,
     gold: String,
-    /// The same for all problems that are one problem to whoever can add: `3+4` and `4+3`.
+    /// The same for problems that differ only in the order of numbers: `3+4` and `4+3`.
     essence: String,
 }
 

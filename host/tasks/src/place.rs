@@ -1,4 +1,4 @@
-//! Where a row stands, for whoever has to look at it.
+//! Where a row is, for a reader of an error.
 
 use std::fmt;
 use std::sync::Arc;

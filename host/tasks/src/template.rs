@@ -1,4 +1,4 @@
-//! Templates that come with models and data sets, from people whom nobody here knows.
+//! Templates that come with models and data sets, which are untrusted.
 //!
 //! Jinja, rendered within bounds: a source has a length, a rendering has fuel, and the bytes that it makes are counted.
 //! minijinja bounds only its instructions. So each template is compiled to a program in which every instruction that

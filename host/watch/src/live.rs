@@ -1,4 +1,4 @@
-//! The picture on a terminal, until somebody has seen enough: a thread looks, this one draws and listens.
+//! The picture on a terminal, until the user quits: one thread reads runs, this one draws and handles keys.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -46,7 +46,7 @@ pub fn show(places: &[PathBuf], every: Duration) -> Result<()> {
     shown.and(restored).map_err(failed)
 }
 
-/// Looks again and again, until nobody wants to know.
+/// Reads the runs again and again, until the receiver is gone.
 fn keep_looking(mut look: Observer, every: Duration, news: &Sender<News>, stopped: &Receiver<()>) {
     loop {
         let began = Instant::now();

@@ -20,7 +20,7 @@ const SEARCH: Duration = Duration::from_secs(2);
 /// After that long without a line, and five times the longest step so far, a run counts as stalled.
 const STALLED: Duration = Duration::from_mins(1);
 
-/// The same before the first step is over, when nobody knows how long one takes.
+/// The same during the first step, when the time of a step is not known.
 const NOT_BEGUN: Duration = Duration::from_mins(10);
 
 /// The places and what is in them.

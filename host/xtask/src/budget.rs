@@ -20,118 +20,8 @@ const MOST: f64 = 1.2;
 /// Crates below it are too short to be measured.
 const LEAST: f64 = 0.5;
 
-/// Parts of the program, with what the crates are called that are for them. The first that fits, counts.
-const PARTS: [(&str, &[&str]); 9] = [
-    ("this project", &["allot"]),
-    (
-        "Wasm: wasmtime, Cranelift, WIT",
-        &[
-            "wasm",
-            "cranelift",
-            "wit-",
-            "wast",
-            "wat",
-            "regalloc",
-            "pulley",
-            "winch",
-            "cap-",
-            "object",
-            "gimli",
-            "addr2line",
-        ],
-    ),
-    (
-        "tensors: candle, gemm",
-        &[
-            "candle",
-            "gemm",
-            "pulp",
-            "half",
-            "rayon",
-            "safetensors",
-            "float8",
-            "private-gemm",
-            "nano-gemm",
-            "dyn-stack",
-            "ug",
-        ],
-    ),
-    (
-        "text: tokenizers, regex, templates",
-        &["tokenizers", "regex", "fancy-regex", "aho", "minijinja", "icu", "unicode", "onig", "esaxx", "spm"],
-    ),
-    (
-        "HTTP and TLS",
-        &[
-            "http",
-            "hyper",
-            "reqwest",
-            "ureq",
-            "rustls",
-            "ring",
-            "oci",
-            "tokio",
-            "url",
-            "idna",
-            "webpki",
-            "hf-hub",
-            "tower",
-            "h2",
-            "prost",
-            "jsonwebtoken",
-            "chrono",
-            "olpc",
-        ],
-    ),
-    (
-        "figures and pages",
-        &[
-            "plotters",
-            "resvg",
-            "usvg",
-            "tiny-skia",
-            "harfrust",
-            "rustybuzz",
-            "skrifa",
-            "read-fonts",
-            "fontdb",
-            "ttf",
-            "kurbo",
-            "maud",
-            "svg",
-            "zune",
-            "image",
-            "png",
-            "roxmltree",
-            "font",
-            "swash",
-        ],
-    ),
-    (
-        "terminal and command line",
-        &["ratatui", "crossterm", "clap", "anstream", "kasuari", "compact_str", "strum"],
-    ),
-    (
-        "tables and compression",
-        &[
-            "parquet",
-            "arrow",
-            "flatbuffers",
-            "csv",
-            "lz4",
-            "twox",
-            "zstd",
-            "snap",
-            "flate2",
-            "miniz",
-            "zlib",
-            "zip",
-            "brotli",
-            "thrift",
-        ],
-    ),
-    ("serde, macros and everything else", &[""]),
-];
+/// Crates that are printed of a new budget.
+const SHOWN: usize = 12;
 
 /// Seconds of CPU by crate.
 type Costs = BTreeMap<String, f64>;
@@ -170,7 +60,7 @@ pub fn check(root: &Path, costs: &Path) -> Result<()> {
         .hint(format!("leave out what is not needed, or write the new budget to {BUDGET} and say why")))
 }
 
-/// Makes these costs the budget, and prints it by part.
+/// Makes these costs the budget, and prints the most expensive crates.
 ///
 /// # Errors
 ///
@@ -184,16 +74,9 @@ pub fn adopt(root: &Path, costs: &Path) -> Result<()> {
         let _ = writeln!(lines, "{name}	{seconds:.1}");
     }
     write(&root.join(BUDGET), lines)?;
-    let mut parts = [0.0; PARTS.len()];
-    for (name, seconds) in &costs {
-        let fits = |(_, begins): &(&str, &[&str])| begins.iter().any(|begin| name.starts_with(begin));
-        if let Some(part) = PARTS.iter().position(fits) {
-            parts[part] += seconds;
-        }
-    }
-    println!("| Part | CPU seconds |\n|---|---|");
-    for ((part, _), seconds) in PARTS.iter().zip(parts) {
-        println!("| {part} | {seconds:.0} |");
+    println!("| Crate | CPU seconds |\n|---|---|");
+    for (name, seconds) in sorted.iter().take(SHOWN) {
+        println!("| {name} | {seconds:.0} |");
     }
     println!("| all | {:.0} |", costs.values().sum::<f64>());
     Ok(())

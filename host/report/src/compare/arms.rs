@@ -116,7 +116,7 @@ pub fn grouped(
     Ok(groups)
 }
 
-/// The arm that somebody means by a name: the one that has it, or else the one whose policy has it, if it is
+/// Returns the arm of this name: the one that has it, or else the one whose policy has it, if it is
 /// the only one.
 pub fn called(groups: &[Runs], name: &str) -> Option<usize> {
     let exact = groups.iter().position(|g| g.name == name);

@@ -27,7 +27,7 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
         groups[baseline].runs.iter().filter_map(|r| r.scores.last()).map(|s| s.accuracy).collect();
     let starts = groups.iter().flat_map(|g| &g.runs).filter_map(|r| r.scores.first());
     let start = starts.map(|s| s.accuracy).fold(0.0, f64::max);
-    // A whole percent, so that nobody takes it for more exact than it is.
+    // A whole percent, because more digits would suggest more precision than there is.
     let target = percentile(&last, 0.5).map(|median| (median * 100.0 + 1e-9).floor() / 100.0);
     target
         .filter(|target| *target > start)

@@ -346,7 +346,7 @@ fn machines(groups: &[Runs]) -> Vec<String> {
 /// The most answers of a set, as a share, that may lack a verdict before a reader is told.
 const FEW: f64 = 0.01;
 
-/// Held-out answers that nobody could judge: accuracies are then of the judge, too.
+/// Unscorable held-out answers: accuracies then depend on the grader, too.
 fn unjudged(groups: &[Runs]) -> Vec<String> {
     let words = |group: &Runs| {
         let shares = group.runs.iter().flat_map(|r| &r.scores).flat_map(|s| &s.parts);

@@ -1,4 +1,4 @@
-//! Reports that were made before a comparison grew. Whoever adds seeds until p is small finds a small p more often than it
+//! Reports that were made before a comparison grew. Adding seeds until p is small finds a small p more often than p
 //! says. What holds anyway: p-values times the number of looks (Bonferroni), with intervals at the level that belongs to
 //! it, and tests of the seeds alone that no look has seen.
 

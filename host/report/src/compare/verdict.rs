@@ -246,6 +246,6 @@ fn end(seen: &Seen<'_>, arm: usize) -> Finding {
 /// A difference in accuracy, in points.
 fn signed(difference: f64) -> String {
     let text = format!("{:+.1}", 100.0 * difference);
-    // Nobody knows what less than nothing is.
+    // A negative cost has no meaning.
     if text == "-0.0" || text == "+0.0" { "0.0".to_owned() } else { text }
 }

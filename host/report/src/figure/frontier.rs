@@ -1,4 +1,4 @@
-//! What arms pay to reach the target, on two axes at a time, and the front of those that nobody beats on both.
+//! What arms pay to reach the target, on two axes at a time, and the Pareto front.
 
 use super::legend::{self, Entry, Mark};
 use super::panel::{Frame, Panel, Span};

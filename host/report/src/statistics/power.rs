@@ -10,7 +10,7 @@ use super::{Unfit, level_within, student, within};
 /// The power that counts as enough.
 pub const POWER: f64 = 0.8;
 
-/// Beyond so many seeds nobody asks.
+/// The most seeds that are considered.
 pub const MOST_SEEDS: u32 = 1000;
 
 /// How many paired seeds tell a difference.

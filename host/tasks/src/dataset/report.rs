@@ -36,7 +36,7 @@ pub struct Repeat {
 pub struct OverLong {
     /// Where it stands.
     pub place: Place,
-    /// Its length, in the unit of whoever measured.
+    /// Its length, in the caller's unit.
     pub length: usize,
 }
 

@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
                     at = token.end;
                     continue;
                 }
-                // What ends something else is no argument; it stays for whoever waits for it.
+                // A closing token of an outer group is not an argument; it stays for that group.
                 TokenKind::Macro { name: "end", .. } | TokenKind::Close(_) => {
                     end = token.start;
                     Node::Chars(String::new())
