@@ -170,7 +170,7 @@ pub enum Fault {
     #[error("ran out of fuel: more than {0} Wasm instructions in one call")]
     OutOfFuel(u64),
     /// It took longer than it may on the clock: the backstop behind the fuel.
-    #[error("ran out of time: more than {} s in one call{}", limit.as_secs_f64(), place.iter().map(|place| format!("; it was in {place}")).collect::<String>())]
+    #[error("ran out of time: more than {} s in one call{}", limit.as_secs_f64(), place_words(place.as_deref()))]
     OutOfTime {
         /// The limit.
         limit: Duration,
@@ -276,6 +276,10 @@ impl Refusal {
 /// Returns a guest's words in one line.
 fn line(words: &str) -> String {
     shown::line(words, shown::LINE)
+}
+
+fn place_words(place: Option<&str>) -> String {
+    place.map_or_else(String::new, |place| format!("; it was in {place}"))
 }
 
 fn last_words(words: &str) -> String {
