@@ -39,10 +39,10 @@ pub fn is_draft(source: &str) -> bool {
 }
 
 /// The limits of a draft's call, of which it has the time and the memory: a component's, and one minute where that has
-/// the default. A component's endless loop runs out of fuel in about a minute; a draft has no fuel.
+/// the default. A component's endless loop runs out of fuel; a draft has no fuel.
 pub fn draft_caps(caps: Caps) -> Caps {
-    let minute = Duration::from_secs(60);
-    Caps { time: if caps.time == Caps::default().time { minute } else { caps.time }, ..caps }
+    let time = if caps.time == Caps::default().time { Duration::from_mins(1) } else { caps.time };
+    Caps { time, ..caps }
 }
 
 /// Loads a draft with the time and the memory of these limits.

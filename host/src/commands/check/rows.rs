@@ -116,7 +116,9 @@ impl Rows {
                 Outcome::Fail(why) => screen.say(format_args!("FAIL  {what}\n      {why}")),
                 Outcome::NotTested(why) => screen.say(format_args!("not tested  {what} ({why})")),
             }
-            hint.iter().for_each(|hint| screen.say(format_args!("      hint: {hint}")));
+            if let Some(hint) = hint {
+                screen.say(format_args!("      hint: {hint}"));
+            }
         }
     }
 
