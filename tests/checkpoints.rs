@@ -2,7 +2,7 @@
 //! one that is damaged. `ALLOT_CHECKPOINT_ROLLOUTS` sets how many rollouts of 2,000 tokens are buffered: 18,432 are a step
 //! of 1,152 groups.
 
-#![allow(unsafe_code, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, unsafe_code, clippy::unwrap_used, missing_docs)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::borrow::Cow;
