@@ -38,8 +38,8 @@ pub fn is_draft(source: &str) -> bool {
     !is_registry_address(source) && shipped::component(source).is_none() && draft::is_one(Path::new(source))
 }
 
-/// The limits of a draft's call, of which it has the time and the memory: a component's, and one minute where that has
-/// the default. A component's endless loop runs out of fuel; a draft has no fuel.
+/// Returns the limits of a draft's call: a component's memory and time, but one minute in place of the default time. Fuel
+/// ends an endless loop in a component; it is not counted in a draft.
 pub fn draft_caps(caps: Caps) -> Caps {
     let time = if caps.time == Caps::default().time { Duration::from_mins(1) } else { caps.time };
     Caps { time, ..caps }

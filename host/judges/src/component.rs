@@ -24,11 +24,11 @@ const LONG: usize = 1024;
 /// Bytes of why a grader failed: a traceback, at most.
 const TROUBLE: usize = 8 << 10;
 
-/// The component, compiled, and its settings in force.
+/// Returns the compiled component, and its settings with defaults filled in.
 ///
 /// # Errors
 ///
-/// A component that is not there, is no grader, or has no such settings.
+/// A component that is missing, is not a grader, or does not have such settings.
 pub fn open(config: &ComponentConfig) -> Result<(Grader, Vec<(String, Value)>)> {
     let bytes = bytes(config)?;
     let sandbox =
@@ -46,11 +46,11 @@ pub fn open(config: &ComponentConfig) -> Result<(Grader, Vec<(String, Value)>)> 
     Ok((grader, settings))
 }
 
-/// The component's bytes.
+/// Returns the component's bytes.
 ///
 /// # Errors
 ///
-/// A component that is not there, or is too large.
+/// A component that is missing or too large.
 pub fn bytes(config: &ComponentConfig) -> Result<Vec<u8>> {
     let source = &config.source;
     if is_registry_address(source) {

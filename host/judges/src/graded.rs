@@ -7,12 +7,12 @@ use std::rc::Rc;
 use allot_engine::{Answer, Sample, Stops};
 use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
+use allot_settings::reward::PATIENCE;
 use allot_tasks::Problem;
 
 use super::graders::Graders;
 use super::protocol::Question;
 use super::{Reward, UNSCORABLE, Verdict};
-use allot_settings::reward::PATIENCE;
 
 /// Answers of a language model, judged as text.
 pub struct Graded {

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use allot_error::{Error, Result};
+use allot_settings::RewardConfig;
 use allot_tasks::Problem;
 
 use super::Verdict;
 use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Judgement, Opinion, Part, Question};
 use super::single::Single;
-use allot_settings::RewardConfig;
 
 /// All graders of a config.
 pub struct Graders {

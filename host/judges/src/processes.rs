@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use allot_error::{Error, Result};
 use allot_remote::runtime;
+use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 
 use super::environment::SCRIPT;
 use super::identity::{GraderPreflight, Identity};
 use super::process::{Failure, Process};
 use super::protocol::{Opinion, Question};
 use super::workers::Workers;
-use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 
 /// The script of grader `math-verify`.
 const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;

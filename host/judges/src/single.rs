@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use allot_error::{Error, Result};
+use allot_settings::AnyGrader;
+use allot_settings::reward::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
 use allot_tasks::Problem;
 use allot_tasks::grader::Grader;
 use regex::Regex;
@@ -15,8 +17,6 @@ use super::identity::{GraderPreflight, Identity};
 use super::processes::{GraderCommand, Processes};
 use super::protocol::{Opinion, Question};
 use super::sandboxed::Sandboxed;
-use allot_settings::AnyGrader;
-use allot_settings::reward::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
 
 /// One grader at work.
 pub struct Single {

@@ -14,11 +14,11 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::protocol::Opinion;
 
-/// Answers questions side by side, a limited number at a time, each as a task of the program's runtime. How many wait is
-/// not limited here: what a step may sample limits it.
+/// Answers questions concurrently, each as a task of the program's runtime. The number of waiting questions is not limited
+/// here: a step's rollouts limit it.
 pub(crate) struct Workers<Q, A> {
     work: Arc<dyn Fn(Q) -> Work<A> + Send + Sync>,
-    /// As many as may be worked on at a time. They are given out in the order of the questions.
+    /// One permit for each question that may be worked on concurrently, given out in the order of the questions.
     turns: Arc<Semaphore>,
     /// Dropped with this, and with the future of [`Self::finish`]: both stop the work.
     round: JoinSet<Result<A>>,
@@ -28,7 +28,7 @@ pub(crate) struct Workers<Q, A> {
 type Work<A> = Pin<Box<dyn Future<Output = Result<A>> + Send>>;
 
 impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
-    /// Workers that wait for something else, a process or a server: at most `most` at a time. An error ends the round.
+    /// Workers that wait for a process or a server, at most `most` concurrently. An error ends the round.
     pub fn waiting<F>(most: usize, work: impl Fn(Q) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<A>> + Send + 'static,
@@ -37,7 +37,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
         Self { work, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
     }
 
-    /// Workers that compute, one for each core.
+    /// Workers that compute, one on each core.
     pub fn computing(work: impl Fn(Q) -> A + Send + Sync + 'static) -> Self {
         let work = Arc::new(work);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -50,7 +50,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
         })
     }
 
-    /// Puts a question, and does not wait for its answer.
+    /// Starts work on a question without waiting for its answer.
     pub fn begin(&mut self, question: Q) {
         let (work, turns) = (Arc::clone(&self.work), Arc::clone(&self.turns));
         let answer = async move {
@@ -82,7 +82,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
     }
 }
 
-/// The places of a round's answers by key: answers with the same key are asked about once.
+/// The places of a round's answers by key, so that equal answers are graded once.
 #[derive(Default)]
 pub(crate) struct Places(HashMap<String, Vec<usize>>);
 

@@ -1,44 +1,43 @@
-//! Where a server is, how it is spoken to, and how much is put up with: what every engine on another machine has in
-//! its section of the config.
+//! A server's address, credentials and limits, from its section of the config.
 
 use std::time::Duration;
 
 use allot_settings::rollouts::ServerKind;
 use allot_settings::{RemoteConfig, RolloutsConfig, ServiceConfig, engine, rollouts};
 
-/// A server's place, and the manners towards it.
+/// A server's address, credentials and limits.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) url: String,
-    /// What comes between that and a verb.
+    /// The path between the address and a verb.
     pub(crate) path: &'static str,
-    /// The section of the config that says so, for sentences.
+    /// The config's section, for errors.
     pub(crate) section: &'static str,
-    /// The variable of the environment that has the key.
+    /// The environment variable that holds the API key.
     pub(crate) api_key_env: Option<String>,
-    /// How the key is shown.
+    /// The header that sends the key.
     pub(crate) lock: Lock,
-    /// Exchanges at a time, at most.
+    /// The most concurrent requests.
     pub(crate) connections: u32,
-    /// The longest that one exchange may take.
+    /// The time limit of one request.
     pub(crate) request: Duration,
-    /// How long the server may be away.
+    /// How long the server may be unreachable.
     pub(crate) patience: Duration,
-    /// The first pause before something is asked again.
+    /// The pause before the first retry.
     pub(crate) retry: Duration,
 }
 
-/// How a server wants its key.
+/// How a server takes its key.
 #[derive(Clone, Copy)]
 pub(crate) enum Lock {
     /// In a header of its own, `x-api-key`.
     ApiKey,
-    /// As `authorization: Bearer …`. With it goes the name that such a key's variable usually has.
+    /// As `authorization: Bearer …`, with the usual name of such a key's variable.
     Bearer(&'static str),
 }
 
 impl Lock {
-    /// The header's name, and what comes before the key in it.
+    /// Returns the header's name, and the text before the key in it.
     pub(crate) fn header(self) -> (&'static str, &'static str) {
         match self {
             Self::ApiKey => ("x-api-key", ""),
@@ -46,7 +45,7 @@ impl Lock {
         }
     }
 
-    /// What a variable with such a key may be called.
+    /// Returns the usual name of a variable with such a key.
     pub(crate) fn example(self) -> &'static str {
         match self {
             Self::ApiKey => "TINKER_API_KEY",
@@ -58,50 +57,47 @@ impl Lock {
 impl Address {
     /// The server that trains.
     pub(crate) fn trainer(config: &RemoteConfig) -> Self {
+        let seconds = [config.request_seconds, config.patience_seconds, config.retry_seconds];
         Self {
-            url: config.url.clone(),
             path: "/api/v1/",
-            section: engine::SECTION,
-            api_key_env: config.api_key_env.clone(),
-            lock: Lock::ApiKey,
             connections: config.connections,
-            request: Duration::from_secs_f64(config.request_seconds),
-            patience: Duration::from_secs_f64(config.patience_seconds),
-            retry: Duration::from_secs_f64(config.retry_seconds),
+            ..Self::of(&config.url, engine::SECTION, config.api_key_env.as_ref(), Lock::ApiKey, seconds)
         }
     }
 
-    /// The server at one of the addresses that rollouts are sampled at.
+    /// One of the inference servers.
     pub(crate) fn sampler(config: &RolloutsConfig, url: &str) -> Self {
+        let lock = Lock::Bearer(match config.kind {
+            ServerKind::Sglang => "SGLANG_API_KEY",
+            ServerKind::Vllm => "VLLM_API_KEY",
+        });
+        let seconds = [config.request_seconds, config.patience_seconds, config.retry_seconds];
+        // Each rollout is one request, and `model.rows` limits how many are sent concurrently.
+        Self::of(url, rollouts::SECTION, config.api_key_env.as_ref(), lock, seconds)
+    }
+
+    /// A server whose requests are independent of each other.
+    pub(crate) fn service(config: &ServiceConfig) -> Self {
+        let seconds = [config.request_seconds, config.patience_seconds, config.retry_seconds];
+        let lock = Lock::Bearer("OPENAI_API_KEY");
+        let connections = config.connections;
         Self {
-            url: url.to_owned(),
-            path: "/",
-            section: rollouts::SECTION,
-            api_key_env: config.api_key_env.clone(),
-            lock: Lock::Bearer(match config.kind {
-                ServerKind::Sglang => "SGLANG_API_KEY",
-                ServerKind::Vllm => "VLLM_API_KEY",
-            }),
-            // Each rollout is one exchange, and `model.rows` says how many are asked for at a time.
-            connections: u32::MAX,
-            request: Duration::from_secs_f64(config.request_seconds),
-            patience: Duration::from_secs_f64(config.patience_seconds),
-            retry: Duration::from_secs_f64(config.retry_seconds),
+            connections,
+            ..Self::of(&config.url, config.section, config.api_key_env.as_ref(), lock, seconds)
         }
     }
 
-    /// A server that answers requests.
-    pub(crate) fn service(config: &ServiceConfig) -> Self {
-        Self {
-            url: config.url.clone(),
-            path: "/",
-            section: config.section,
-            api_key_env: config.api_key_env.clone(),
-            lock: Lock::Bearer("OPENAI_API_KEY"),
-            connections: config.connections,
-            request: Duration::from_secs_f64(config.request_seconds),
-            patience: Duration::from_secs_f64(config.patience_seconds),
-            retry: Duration::from_secs_f64(config.retry_seconds),
-        }
+    /// An address without a path and without a limit on concurrent requests. `seconds` are the time limit of a request, how
+    /// long the server may be unreachable, and the first pause before a retry.
+    fn of(
+        url: &str,
+        section: &'static str,
+        api_key_env: Option<&String>,
+        lock: Lock,
+        seconds: [f64; 3],
+    ) -> Self {
+        let [request, patience, retry] = seconds.map(Duration::from_secs_f64);
+        let (url, api_key_env) = (url.to_owned(), api_key_env.cloned());
+        Self { url, path: "/", section, api_key_env, lock, connections: u32::MAX, request, patience, retry }
     }
 }

@@ -10,6 +10,7 @@ use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Purpose, Report,
     Sample, Sampled, Whole, learning_flops,
 };
+use allot_settings::RemoteConfig;
 use futures_util::StreamExt as _;
 use futures_util::future::{self, LocalBoxFuture, MaybeDone};
 
@@ -20,7 +21,6 @@ use crate::sample::{self, wanted, wire_seed};
 use crate::session::Session;
 use crate::state::ServerState;
 use crate::trainer::{Trainer, UpdateOutcome};
-use allot_settings::RemoteConfig;
 
 /// What a policy may ask to be measured for each rollout.
 pub const SIGNALS: [&str; 1] = ["mean-log-prob"];

@@ -7,12 +7,12 @@
 
 use allot_engine::loss::{LossInputs, LossNormalization, Part, part};
 use allot_engine::{LossKind, Old, OptimizerConfig, UpdateConfig};
+use allot_settings::server::{Can, Cuts, Mean};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Failure};
 use crate::protobuf::{Datum, LossNumber, Outcome, Passed, PassedSequence, Tensor};
-use allot_settings::server::{Can, Cuts, Mean};
 
 /// A rollout to learn from.
 #[derive(Clone)]

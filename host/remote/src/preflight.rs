@@ -1,13 +1,13 @@
 //! The check of a server before a run starts.
 
 use allot_engine::EngineError;
+use allot_settings::RemoteConfig;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::runtime::runtime;
-use allot_settings::RemoteConfig;
 
 /// Looks whether the server is there, lets us in, and has the model. Nothing is made.
 pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {

@@ -1,5 +1,5 @@
-//! The async runtime of the program. Its one thread runs what must go on while the calling thread samples, trains or waits for a
-//! policy: requests to graders, the pipes of their processes, heartbeats and signals.
+//! The program's async runtime. Its one thread serves requests to graders, the pipes of grader processes, heartbeats and
+//! signals while the calling thread samples, trains or calls a policy.
 
 use std::io;
 use std::sync::LazyLock;

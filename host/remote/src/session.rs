@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use allot_engine::EngineError;
+use allot_settings::RemoteConfig;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use crate::client::{Client, Failure, ServerReply, told};
 use crate::heartbeat::Heartbeat;
 use crate::learn::{PolicyLoss, Stepped};
 use crate::protobuf::{Datum, Outcome, PassRequest, Passed, Sampled};
-use allot_settings::RemoteConfig;
 
 /// The version of the protocol that is spoken: of the last SDK that took all answers as JSON.
 const PROTOCOL: &str = "0.24.0";

@@ -4,13 +4,13 @@
 use allot_allocation::{Compute, Flops, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{Answer, Example, MASKED, NativeConfig, Report, UpdateConfig, learning_flops};
+use allot_settings::RemoteConfig;
 
 use crate::client::{Client, Failure};
 use crate::learn::{self, Batch, TrainingSample, batches};
 use crate::metrics::Metrics;
 use crate::session::Session;
 use crate::state::ServerState;
-use allot_settings::RemoteConfig;
 
 /// What never changes of an engine.
 pub(crate) struct Trainer {

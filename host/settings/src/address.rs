@@ -35,8 +35,9 @@ pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) ->
     }
 }
 
-/// Returns the first number of seconds that is not more than 0 and at most a day.
-pub(crate) fn wrong_seconds(all: [(&'static str, f64); 3]) -> Option<Wrong> {
+/// Returns the first of a server's time limits that is not more than 0 and at most a day.
+pub(crate) fn wrong_seconds(request: f64, patience: f64, retry: f64) -> Option<Wrong> {
+    let all = [("request_seconds", request), ("patience_seconds", patience), ("retry_seconds", retry)];
     let (key, value) = all.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0))?;
     Some((key, value.to_string(), "it is more than 0 and at most a day, 86400".to_owned()))
 }

@@ -81,10 +81,6 @@ impl RemoteConfig {
                 return told(key, &value, "it is at least 1");
             }
         }
-        wrong_seconds([
-            ("request_seconds", self.request_seconds),
-            ("patience_seconds", self.patience_seconds),
-            ("retry_seconds", self.retry_seconds),
-        ])
+        wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)
     }
 }

@@ -135,11 +135,7 @@ impl RolloutsConfig {
         if !(self.tolerance > 0.0 && self.tolerance.is_finite()) {
             return told("tolerance", &self.tolerance.to_string(), "it is more than 0, in nats");
         }
-        wrong_seconds([
-            ("request_seconds", self.request_seconds),
-            ("patience_seconds", self.patience_seconds),
-            ("retry_seconds", self.retry_seconds),
-        ])
+        wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)
     }
 
     /// Returns why the server's log-probabilities cannot be the denominators of ratios, where they cannot.

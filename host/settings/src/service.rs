@@ -36,11 +36,7 @@ impl ServiceConfig {
                 return Some((key, value.to_string(), "it is from 1 to 1024".to_owned()));
             }
         }
-        wrong_seconds([
-            ("request_seconds", self.request_seconds),
-            ("patience_seconds", self.patience_seconds),
-            ("retry_seconds", self.retry_seconds),
-        ])
+        wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)
     }
 
     /// Splits the address into the server's and the path: for a server with a single endpoint.

@@ -39,10 +39,10 @@ impl Before {
     pub fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let whole: Table = allot_config::parse(text, &name)?;
-        let damaged = || Error::new(format!("`{name}` is no comparison's config any more"));
         let section = section_of(&whole, &name)?;
         let first = whole.get("run").and_then(|run| run.get("seed")).and_then(toml::Value::as_integer);
-        let seeds = section.seeds(first.and_then(|seed| u64::try_from(seed).ok()).ok_or_else(damaged)?);
+        let seeds =
+            section.seeds(first.and_then(|seed| u64::try_from(seed).ok()).ok_or_else(|| damaged(&name))?);
         let arms = section.arms(&whole, &name)?;
         let of = |seed: u64| arms.iter().map(move |arm| config_of(folder, Path::new(&arm.name), seed));
         let configs = seeds.iter().copied().flat_map(of).collect();
@@ -54,5 +54,9 @@ impl Before {
 /// The section for the comparison, of a config that had one.
 pub fn section_of(whole: &Table, name: &str) -> Result<CompareConfig> {
     let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
-    section.ok_or_else(|| Error::new(format!("`{name}` is no comparison's config any more")))
+    section.ok_or_else(|| damaged(name))
+}
+
+fn damaged(name: &str) -> Error {
+    Error::new(format!("`{name}` is no comparison's config any more"))
 }

@@ -12,7 +12,7 @@ use crate::protocol::{self, Judgement, Opinion, Question, words};
 /// Characters of a mark.
 const MARK_LENGTH: usize = 8;
 
-/// How answers become requests, and replies become verdicts.
+/// Makes requests of answers, and verdicts of replies.
 pub(super) struct Form {
     api: Api,
     model: Option<String>,
@@ -56,7 +56,7 @@ impl Form {
         })
     }
 
-    /// What is asked about an answer.
+    /// Returns the request for the verdict on an answer.
     pub fn request(&self, question: &Question) -> Result<Request, String> {
         let mark = mark(question);
         let mut body = match self.api {
@@ -104,7 +104,11 @@ impl Form {
         self.compiled.prompt(Variables { question, answer, gold, golds, source, mark, row: row.as_ref() })
     }
 
-    /// What a reply comes to. An error where it is none.
+    /// Reads a reply.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
     pub fn reply(&self, request: &Request, body: &[u8]) -> Result<Reply, String> {
         let garbage =
             || format!("the server said `{}`, which is no reply of `{}`", words(body), self.api.name());

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use allot_engine::{Answer, EngineError, Interrupt, Sample, Sampled, Whole};
+use allot_settings::rollouts::RolloutsConfig;
 use futures_util::StreamExt as _;
 use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
@@ -14,7 +15,6 @@ use tokio::sync::Notify;
 use super::sampler::{Missed, Sampler};
 use crate::address::Address;
 use crate::client::{Client, Failure, told};
-use allot_settings::rollouts::RolloutsConfig;
 
 /// How often in a row a server may lose its weights before it is no longer believed in.
 const LOSSES: u32 = 5;

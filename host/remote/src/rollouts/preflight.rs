@@ -4,6 +4,7 @@ use std::path::Path;
 
 use allot_engine::model::Shape;
 use allot_engine::{EngineError, Sampling};
+use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,7 +13,6 @@ use super::vllm;
 use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::preflight::waited;
-use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 /// What a server told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

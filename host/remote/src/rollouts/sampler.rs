@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use allot_engine::{Answer, End, Sample};
+use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 use serde_json::Value;
 
 use super::handover::OURS;
@@ -10,7 +11,6 @@ use super::request::{RolloutReply, SampleRequest};
 use super::{sglang, vllm};
 use crate::client::{Client, Failure, told};
 use crate::sample::{RolloutKey, RolloutLimits};
-use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 pub(crate) struct Sampler {
     pub(crate) client: Client,

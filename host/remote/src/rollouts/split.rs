@@ -8,6 +8,7 @@ use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Purpose, Report, Sample,
     Sampled, Whole,
 };
+use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 use super::fleet::{Fleet, LabelledWeights};
 use super::handover::Handover;
@@ -16,7 +17,6 @@ use super::sampler::{Missed, Sampler};
 use crate::engine::SIGNALS;
 use crate::patience::patient;
 use crate::sample::{RolloutKey, RolloutLimits, wire_seed};
-use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
 /// The engine.
 pub struct Split {
