@@ -9,6 +9,9 @@ use crate::scratch::root;
 /// Folders of the repository that pages name files of.
 const FOLDERS: [&str; 8] = ["host", "tests", "docs", "configs", "benches", "policies", "wit", ".ci"];
 
+/// Measurements of a day, which are not in the book.
+const ARCHIVE: &str = "docs/archive";
+
 /// A path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut whole, part| {
@@ -30,10 +33,42 @@ fn every_page_is_in_the_contents_once() {
     let mut listed: Vec<String> = contents.links().iter().map(|link| format!("docs/{link}")).collect();
     listed.sort();
     let there = pages.iter().map(|page| page.path.clone());
-    let mut there: Vec<String> =
-        there.filter(|path| path.starts_with("docs/") && path != "docs/SUMMARY.md").collect();
+    let of_the_book =
+        |path: &String| path.starts_with("docs/") && path != "docs/SUMMARY.md" && !path.starts_with(ARCHIVE);
+    let mut there: Vec<String> = there.filter(of_the_book).collect();
     there.sort();
     assert_eq!(listed, there);
+}
+
+#[test]
+fn a_page_has_one_title_in_the_contents_and_in_its_heading() {
+    let pages = all();
+    let contents = pages.iter().find(|page| page.path == "docs/SUMMARY.md").unwrap();
+    let mut found = 0;
+    for line in contents.lines() {
+        let entry = line.trim_start_matches("- ").strip_prefix('[').and_then(|rest| rest.split_once("]("));
+        let Some((title, link)) = entry.filter(|(_, link)| *link != "index.md)") else { continue };
+        let path = format!("docs/{}", link.trim_end_matches(')'));
+        let page = pages.iter().find(|page| page.path == path).unwrap();
+        assert_eq!(page.text.lines().next(), Some(format!("# {title}").as_str()), "{path}");
+        found += 1;
+    }
+    assert!(found > 20, "{found}");
+}
+
+/// A reader who comes to an old measurement learns first which page has what is true today.
+#[test]
+fn an_archived_page_begins_with_what_supersedes_it() {
+    let pages = all();
+    let archived: Vec<&Page> = pages.iter().filter(|page| page.path.starts_with(ARCHIVE)).collect();
+    assert!(archived.len() > 20, "{}", archived.len());
+    for page in archived {
+        let second = page.text.lines().nth(2).unwrap_or_default();
+        let newer = second.strip_prefix("> **Archived.** Superseded by [").and_then(|rest| rest.split_once("]("));
+        let newer = newer.unwrap_or_else(|| panic!("{}: {second}", page.path)).1;
+        let newer = plain(&page.folder().join(newer.split_once(')').unwrap().0));
+        assert!(!newer.starts_with(ARCHIVE) && root().join(&newer).exists(), "{}: {newer:?}", page.path);
+    }
 }
 
 #[test]
@@ -54,7 +89,8 @@ fn every_link_leads_somewhere() {
             return Some("leads nowhere");
         }
         // In the book there is nothing else.
-        if page.path.starts_with("docs/") && !to.starts_with("docs") {
+        let of_the_book = |path: &Path| path.starts_with("docs") && !path.starts_with(ARCHIVE);
+        if of_the_book(Path::new(&page.path)) && !of_the_book(&to) {
             return Some("leads out of the book: name the file in backticks");
         }
         let known = anchors.get(&to).is_none_or(|anchors| anchor.is_empty() || anchors.contains(anchor));
@@ -77,9 +113,7 @@ fn files_that_pages_name_are_there() {
             && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'))
     };
     let mut gone = Vec::new();
-    for page in
-        all().iter().filter(|page| !page.path.starts_with("docs/results") && page.path != "CHANGELOG.md")
-    {
+    for page in all().iter().filter(|page| !page.path.starts_with(ARCHIVE) && page.path != "CHANGELOG.md") {
         let code = page.code();
         let missing = code.iter().filter(|code| named(code) && !root().join(code).exists());
         gone.extend(missing.map(|code| format!("{}: `{code}`", page.path)));

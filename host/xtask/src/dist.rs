@@ -227,7 +227,7 @@ fn fits(path: &Path, most: u64) -> Result<()> {
         return Ok(());
     }
     let what = format!("`{}` has {}, and may have at most {}", path.display(), mb(bytes), mb(most));
-    Err(Error::new(what).hint("docs/results/2026-11-24-build.md says what its parts are"))
+    Err(Error::new(what).hint("docs/archive/2026-11-24-build.md says what its parts are"))
 }
 
 /// Writes the checksums of what is in a folder, in the form that `sha256sum --check` reads.
