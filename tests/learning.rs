@@ -12,7 +12,7 @@ use allot::world::World;
 use allot_allocation::Value;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
-use allot_error::Error;
+use allot_base::Error;
 use allot_judges::Reward;
 use allot_loop::Scores;
 use allot_record::StepEnd;

@@ -21,7 +21,7 @@ use allot_allocation::{Need, Plan, Run, Terms, View, seed};
 use allot_authoring::{build, fixtures};
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{Coin, Sample};
-use allot_error::Error;
+use allot_base::Error;
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Every, Scores};
 use allot_record::StepEnd;

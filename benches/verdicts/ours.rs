@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use allot_allocation::PromptId;
 use allot_engine::{Answer, Sample, SamplingMask};
-use allot_interpreter::math::Math;
-use allot_interpreter::trial::Trial;
-use allot_interpreter::{Interpreter, Limits};
+use allot_judges::python::math::Math;
+use allot_judges::python::trial::Trial;
+use allot_judges::python::{Interpreter, Limits};
 use allot_judges::Reward as _;
 use allot_judges::component::Components;
 use allot_judges::graded::Graded;

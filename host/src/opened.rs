@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use allot_config::Tree;
-use allot_error::Result;
+use allot_base::Result;
 
 use crate::screen::Screen;
 

@@ -10,7 +10,7 @@ use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{By, Shape};
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_judges::graders;
 use allot_judges::identity::GraderPreflight;
 use allot_models::tokens::Tokens;

@@ -8,7 +8,7 @@ use crate::summary::percent;
 use allot_allocation::Spent;
 use allot_config::BudgetConfig;
 use allot_engine::Sample;
-use allot_error::Result;
+use allot_base::Result;
 use allot_judges::{Reward, Verdict};
 use allot_loop::{Clipped, Measured};
 use allot_record::StepEnd;

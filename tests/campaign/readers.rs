@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
 use allot_engine::model::Checkpoint;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_models::chat::ChatTemplate;
 use allot_models::tokens::Tokens;
 use allot_pretrain::Recipe;

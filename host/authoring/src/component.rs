@@ -2,8 +2,7 @@
 
 use allot_allocation::shown;
 use allot_component::Kind;
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result, panics::caught};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
 use crate::preview1;

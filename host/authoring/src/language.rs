@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use allot_component::Kind;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use clap::ValueEnum;
 use include_dir::{Dir, DirEntry, include_dir};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use allot_component::sha256;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::reading::{Asked, Row, read};
 

@@ -26,7 +26,7 @@ use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{OptimizerConfig, Sampling, Stops};
-use allot_error::Result;
+use allot_base::Result;
 use allot_report::statistics::percentile;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::Serialize;

@@ -29,7 +29,7 @@ mod single;
 mod workers;
 
 use allot_engine::Sample;
-use allot_error::Result;
+use allot_base::Result;
 use serde::{Deserialize, Serialize};
 
 use protocol::Part;

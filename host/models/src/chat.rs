@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use allot_allocation::shown;
 use allot_engine::model::Gguf;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 pub use allot_settings::Date;
 use allot_tasks::template::{Dialect, Template, newlines, string};
 use minijinja::syntax::SyntaxConfig;

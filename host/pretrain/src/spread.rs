@@ -5,7 +5,7 @@ use std::fmt;
 use allot_allocation::{PromptId, seed};
 use allot_engine::core::{Answered, Core, Request};
 use allot_engine::{Sampling, Stops};
-use allot_error::Result;
+use allot_base::Result;
 
 use super::{Alphabet, Lessons, SpreadConfig, told};
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use allot_component::Caps;
-use allot_error::Result;
-use allot_files::settle;
+use allot_base::{Result, settle};
 use serde::{Deserialize, Serialize};
 
 /// A grader that is a component.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_config::compare::{Arm, CompareConfig};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use toml::Table;
 
 use crate::planned::config_of;

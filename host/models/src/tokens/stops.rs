@@ -2,7 +2,7 @@
 
 use allot_allocation::shown;
 use allot_engine::{End, StopTexts, Stops, TokenBytes};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde_json::Value;
 
 use super::Tokens;
