@@ -23,10 +23,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
-use allot_judges::python::math::Math;
-use allot_judges::python::{Interpreter, Limits};
 use allot_judges::processes::GraderCommand;
 use allot_judges::protocol::Question;
+use allot_judges::python::math::Math;
+use allot_judges::python::{Interpreter, Limits};
 use allot_models::tokens::Tokens;
 use allot_settings::ComponentConfig;
 use allot_settings::reward::{FunctionsConfig, JudgeConfig};

@@ -8,8 +8,8 @@ use std::io::{BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{RolloutId, Spent};
-use allot_engine::{Answer, Sample};
 use allot_base::{Error, Result, lasting, lasting_whole};
+use allot_engine::{Answer, Sample};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 

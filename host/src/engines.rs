@@ -5,13 +5,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
+use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Purpose, Report, Sample,
     Sampled, Whole,
 };
-use allot_base::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_remote::Remote;
 use allot_remote::rollouts::{Handover, RolloutsConfig, Split};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_component::sha256;
 use allot_base::{Error, Result};
+use allot_component::sha256;
 
 use crate::reading::{Asked, Row, read};
 

@@ -28,12 +28,12 @@ mod cache;
 mod error;
 mod exit;
 mod last;
-mod path;
 mod names;
+mod path;
 
 pub use cache::{cache, turn, write_whole};
 pub use error::{Error, Result, count, signals};
 pub use exit::Exit;
 pub use last::{lasting, lasting_up_to, lasting_whole, write_lasting};
-pub use path::{is_registry_address, looks_like_a_path, settle};
 pub use names::{did_you_mean, listed, nearest};
+pub use path::{is_registry_address, looks_like_a_path, settle};

@@ -39,8 +39,8 @@ use std::time::Duration;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
-use allot_component::{Caps, Description, sha256};
 use allot_base::{Error, Result, looks_like_a_path, nearest, settle};
+use allot_component::{Caps, Description, sha256};
 use serde::{Deserialize, Serialize};
 
 pub use base::open;

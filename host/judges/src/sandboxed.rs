@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use allot_base::{Error, Result, cache, panics::caught};
 use crate::python::build::BUILDS;
 use crate::python::math::{Math, WHEELS};
 use crate::python::trial::Trial;
 use crate::python::{Interpreter, Limits};
+use allot_base::{Error, Result, cache, panics::caught};
 use allot_record::sha256;
 use allot_settings::{AnyGrader, PythonConfig};
 

@@ -24,13 +24,13 @@ mod unfinished;
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::Tree;
 use allot_config::train::MOST_THREADS;
 use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{Family, ModelError, Precision, Rope, Shape, Variant};
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Schedule};
-use allot_base::{Error, Result};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 

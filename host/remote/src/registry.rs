@@ -25,8 +25,8 @@ mod reference;
 
 use std::path::Path;
 
-use allot_component::sha256;
 use allot_base::{Error, Result};
+use allot_component::sha256;
 use oci_client::client::{Config, ImageLayer};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
 use oci_client::{Reference as Image, RegistryOperation};

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_config::compare::{Arm, CompareConfig};
 use allot_base::{Error, Result, looks_like_a_path, settle};
+use allot_config::compare::{Arm, CompareConfig};
 use allot_sandbox::sha256;
 use toml::{Table, Value};
 

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use allot_component::sha256;
 use allot_base::{Error, Result};
+use allot_component::sha256;
 
 use crate::files::{copy, made, write};
 use crate::licences;

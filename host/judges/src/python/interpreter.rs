@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use allot_component::{sealed, sha256};
 use allot_base::{Error, Result, write_whole};
+use allot_component::{sealed, sha256};
 use allot_sandbox::Guests;
 use wasmtime::{Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc};
 

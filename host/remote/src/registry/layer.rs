@@ -1,7 +1,7 @@
 //! What of a manifest is the component.
 
-use allot_component::TooLarge;
 use allot_base::{Error, Result, count};
+use allot_component::TooLarge;
 use oci_client::manifest::{OciImageManifest, WASM_LAYER_MEDIA_TYPE};
 use serde_json::Value;
 
