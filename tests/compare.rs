@@ -42,7 +42,7 @@ fn said(scratch: &Scratch, args: &[&str]) -> String {
 
 /// The records below a folder, by their paths in it.
 fn records(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let runs = allot_files::find::runs(folder);
+    let runs = allot_base::find::runs(folder);
     let one = |run: &PathBuf| {
         (run.strip_prefix(folder).unwrap().to_owned(), fs::read(run.join("record.jsonl")).unwrap())
     };
@@ -76,7 +76,7 @@ fn written(folder: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
         let at = fs::metadata(run.join("record.jsonl")).unwrap().modified().unwrap();
         (run, at)
     };
-    allot_files::find::runs(folder).into_iter().map(one).collect()
+    allot_base::find::runs(folder).into_iter().map(one).collect()
 }
 
 #[test]

@@ -10,8 +10,8 @@ mod skip;
 
 use std::path::Path;
 
+use allot_base::Error;
 use allot_config::train::TrainConfig;
-use allot_error::Error;
 use allot_judges::environment::make;
 use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Judgement, Opinion, Question};

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use allot_error::Error;
+use allot_base::Error;
 use allot_judges::http::Http;
 use allot_judges::protocol::{Judgement, Opinion, Question};
 use allot_settings::http::{Api, HttpConfig};

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use allot_base::Error;
 use allot_engine::model::Checkpoint;
-use allot_error::Error;
 use allot_models::hub::{self, Hub};
 use allot_models::tokens::Tokens;
 use candle_core::Device;

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use allot_base::Error;
 use allot_config::train::TrainConfig;
-use allot_error::Error;
 use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Opinion, Question};
 use allot_judges::sandboxed::Sandboxed;

@@ -20,7 +20,7 @@ mod simulate;
 mod train;
 mod watch;
 
-use allot_error::{Error, Exit, Result};
+use allot_base::{Error, Exit, Result};
 use clap::{Parser, Subcommand};
 
 use crate::screen::Screen;

@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
 use allot_bank::Draws;
+use allot_base::{Error, Result, lasting, lasting_up_to, write_lasting};
 use allot_config::PolicyConfig;
 use allot_config::compare::{CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_models::chat::Date;
 use toml::Table;
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use allot_allocation::{Column, Columns, LENGTH, Misfit, shown};
+use allot_base::{Error, Result};
 use allot_config::train::{TrainConfig, is_of_the_hub};
-use allot_error::{Error, Result};
 use allot_judges::environment;
 use allot_models::hub;
 use allot_models::tokens::Tokens;

@@ -11,8 +11,8 @@ use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
 use allot_allocation::Column;
+use allot_base::{Error, Result, signals};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result, signals};
 use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 

@@ -14,9 +14,9 @@ use crate::shadow::Decider;
 use crate::stop::Stop;
 use crate::summary::{self, Totals};
 use crate::world::World;
+use allot_base::{Error, Result};
 use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
-use allot_error::{Error, Result};
 use allot_judges::{Reward, RightOrWrong};
 use allot_record::{End, Head, Record};
 

@@ -8,9 +8,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Column, Need};
+use allot_base::{Error, Result, write_lasting};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
-use allot_files::write_lasting;
 use allot_loop::At;
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use allot_allocation::{Ledger, Pool, RolloutBuffer, TokenCosts, shown};
+use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::Checkpoint;
 use allot_engine::{Engine as _, Native, NativeConfig, Sampling, Signal, place};
-use allot_error::{Error, Result};
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
 use allot_loop::{Constants, Loop};

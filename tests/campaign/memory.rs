@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::write;
 use crate::watch::memory_of;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use allot_error::Result;
+use allot_base::Result;
 
 use crate::proxy::Proxy;
 use crate::{Chance, Class, Outcome, Place, judge, kills, runs, sampler, trainer};

@@ -94,7 +94,9 @@ fn a_failure_of_an_incomplete_check_is_a_failure() {
     assert!(
         text.contains("FAIL  asks for a prompt once in a plan")
             && text.contains("\n      hint: add the counts up in one request\n")
-            && text.contains("\nFAIL: 2 requirements\nincomplete: ")
+            // How many, depends on how many views were tried.
+            && text.contains("\nFAIL: ")
+            && text.contains(" requirements\nincomplete: ")
             && !text.contains("--within"),
         "{text}"
     );

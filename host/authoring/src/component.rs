@@ -1,9 +1,8 @@
 //! From a core Wasm module, of any compiler, to a component.
 
 use allot_allocation::shown;
+use allot_base::{Error, Result, panics::caught};
 use allot_component::Kind;
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
 use crate::preview1;

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use allot_base::{Error, Result};
 use allot_engine::model::Precision;
-use allot_error::{Error, Result};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("../../../benches/peers/peer.py");

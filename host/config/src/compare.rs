@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
-use allot_files::{is_registry_address, looks_like_a_path};
+use allot_base::{Error, Result, is_registry_address, looks_like_a_path};
 use allot_settings::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};

@@ -1,6 +1,6 @@
 //! The config of `allot grade`: the sections of a training run's config that rewards depend on. Other sections are ignored.
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::RewardConfig;
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! What to do about a config that is none: the key that was meant, the command that it is for, a whole config to
 //! begin with.
 
-use allot_error::nearest;
+use allot_base::nearest;
 
 use crate::typed::Fault;
 

@@ -12,7 +12,7 @@
 //! ";
 //! let tree = Tree::parse(text, "run.toml", &["run.seed=2".to_owned()])?;
 //! assert_eq!(SimulateConfig::of(&tree)?.run.seed, 2);
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
 mod arm;
@@ -39,9 +39,8 @@ use std::time::Duration;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
+use allot_base::{Error, Result, looks_like_a_path, nearest, settle};
 use allot_component::{Caps, Description, sha256};
-use allot_error::{Error, Result, nearest};
-use allot_files::{looks_like_a_path, settle};
 use serde::{Deserialize, Serialize};
 
 pub use base::open;

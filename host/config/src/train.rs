@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
-use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path};
 use allot_settings::{
     Date, DeviceName, LoraConfig, OptimizerConfig, Precision, RemoteConfig, RewardConfig, RolloutsConfig,
     Sampling, UpdateConfig, hub,

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::Interrupt;
 use crate::model::ModelError;
-use allot_error::Error;
+use allot_base::Error;
 
 /// Told of each rollout as soon as it is whole, while others are still sampled: its place in what
 /// [`Engine::sample`] gives, and the rollout. Once for each, in any order.

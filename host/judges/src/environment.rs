@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::Problem;
 use allot_tasks::dataset::EnvironmentConfig;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::RewardConfig;
 use allot_tasks::Problem;
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::Service;
 use allot_settings::{HttpConfig, http};
 use serde_json::Value;

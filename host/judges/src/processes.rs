@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::runtime;
 use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 
@@ -16,7 +16,7 @@ use super::protocol::{Opinion, Question};
 use super::workers::Workers;
 
 /// The script of grader `math-verify`.
-const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;
+const MATH_VERIFY: &str = crate::python::math::JUDGE;
 /// The script of grader `functions`.
 const FUNCTIONS: &str = include_str!("functions.py");
 /// How many processes are started before one that fails at its greeting ends the run.

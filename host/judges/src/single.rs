@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::AnyGrader;
 use allot_settings::reward::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
 use allot_tasks::Problem;

@@ -2,12 +2,13 @@
 //! questions ends when all are answered.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::runtime;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -18,7 +19,9 @@ use super::protocol::Opinion;
 /// here: a step's rollouts limit it.
 pub(crate) struct Workers<Q, A> {
     work: Arc<dyn Fn(Q) -> Work<A> + Send + Sync>,
-    /// One permit for each question that may be worked on concurrently, given out in the order of the questions.
+    most: usize,
+    /// One permit for each question that may be worked on concurrently, given out in the order of the questions. An error
+    /// closes it, and the next round has a new one.
     turns: Arc<Semaphore>,
     /// Dropped with this, and with the future of [`Self::finish`]: both stop the work.
     round: JoinSet<Result<A>>,
@@ -34,7 +37,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
         F: Future<Output = Result<A>> + Send + 'static,
     {
         let work = Arc::new(move |question| -> Work<A> { Box::pin(work(question)) });
-        Self { work, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
+        Self { work, most, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
     }
 
     /// Workers that compute, one on each core.
@@ -52,11 +55,18 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
 
     /// Starts work on a question without waiting for its answer.
     pub fn begin(&mut self, question: Q) {
+        if self.turns.is_closed() && self.round.is_empty() {
+            self.turns = Arc::new(Semaphore::new(self.most));
+        }
         let (work, turns) = (Arc::clone(&self.work), Arc::clone(&self.turns));
         let answer = async move {
-            // An error means that the semaphore is closed, which nothing does.
-            let _turn = turns.acquire().await;
-            work(question).await
+            // Closed by an error: nothing more is started, and `finish` drops this task.
+            let Ok(_turn) = turns.acquire().await else { return pending().await };
+            let answered = work(question).await;
+            if answered.is_err() {
+                turns.close();
+            }
+            answered
         };
         match runtime() {
             Ok(runtime) => _ = self.round.spawn_on(answer, runtime.handle()),

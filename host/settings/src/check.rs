@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path};
 
 use crate::reward::{
     FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_name, is_of, no_component, no_functions,
@@ -71,7 +70,7 @@ impl RewardConfig {
             let mut names: Vec<&str> = sources.clone().collect();
             names.sort_unstable();
             names.dedup();
-            format!("the sources are {}", allot_error::listed(names.into_iter()))
+            format!("the sources are {}", allot_base::listed(names.into_iter()))
         };
         if let Some(alone) = sources.clone().find(|source| !self.each().iter().any(|one| one.judges(source)))
         {

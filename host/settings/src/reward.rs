@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use allot_error::Error;
+use allot_base::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::{AnyGrader, ComponentConfig, HttpConfig, PythonConfig};

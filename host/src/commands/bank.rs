@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
 use allot_bank::{Asked, Bank, Field, Left, Profile, Told, read};
-use allot_error::{Error, Exit, Result, count, did_you_mean};
-use allot_files::find;
+use allot_base::{Error, Exit, Result, count, did_you_mean, find};
 use allot_outputs::banked::{self, BankedRow};
 use allot_outputs::rollouts::parts;
 use allot_tasks::dataset::Format;

@@ -9,9 +9,9 @@ mod time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use allot_base::{Error, Exit, Result};
 use allot_component::Kind;
 use allot_config::CapsConfig;
-use allot_error::{Error, Exit, Result};
 use allot_sandbox::{Caps, Grader};
 use allot_settings::ComponentConfig;
 use clap::Args;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
+use allot_base::{Error, Exit, Result, count};
 use allot_config::compare::Seeds;
-use allot_error::{Error, Exit, Result, count};
 use allot_executor::{Setup, Where};
 use clap::Args;
 

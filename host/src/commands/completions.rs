@@ -1,6 +1,6 @@
 //! `allot completions`: what a shell completes, as a script for it.
 
-use allot_error::Exit;
+use allot_base::Exit;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 

@@ -4,10 +4,9 @@ use std::io::{Cursor, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use allot_error::{Error, Exit, Result};
-use allot_files::{cache, lasting, write_whole};
-use allot_interpreter::build::{BUILDS, Build};
-use allot_interpreter::math::WHEELS;
+use allot_base::{Error, Exit, Result, cache, lasting, write_whole};
+use allot_judges::python::build::{BUILDS, Build};
+use allot_judges::python::math::WHEELS;
 use allot_sandbox::sha256;
 use clap::{Args, ValueEnum};
 use zip::ZipArchive;

@@ -5,8 +5,8 @@ mod summary;
 
 use std::path::PathBuf;
 
+use allot_base::{Error, Exit, Result, did_you_mean};
 use allot_config::grade::GradeConfig;
-use allot_error::{Error, Exit, Result, did_you_mean};
 use allot_judges::Verdict;
 use allot_judges::graders::{self, Graders};
 use allot_outputs::graded::{self, GradedRow};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use allot_authoring::copy;
 use allot_authoring::language::Language;
+use allot_base::{Error, Exit, Result};
 use allot_component::Kind;
-use allot_error::{Error, Exit, Result};
 use clap::{Args, ValueEnum};
 
 use crate::screen::Screen;

@@ -1,7 +1,7 @@
 //! `allot policies`: what ships, and what can be set.
 
 use allot_allocation::shown;
-use allot_error::{Exit, Result};
+use allot_base::{Exit, Result};
 use allot_sandbox::{Caps, Grader, Policy, Setting};
 use clap::Args;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use allot_error::{Exit, Result};
+use allot_base::{Exit, Result};
 use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, Trained, Unfinished, folder, measure, train};
 use clap::Args;
 

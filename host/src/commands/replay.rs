@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use allot_allocation::{Columns, Plan, Run, Terms, Value, View, rules, shown};
-use allot_error::{Error, Exit, Result, signals};
+use allot_base::{Error, Exit, Result, signals};
 use allot_record::{Asked, Head, Line, Reader, Swap, Views, unhex};
 use allot_sandbox::{Cost, Policy, Sandbox};
 use clap::Args;

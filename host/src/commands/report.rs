@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Exit, Result, did_you_mean};
+use allot_base::{Error, Exit, Result, did_you_mean};
 use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
 use allot_report::tuning::Tuning;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::{Error, Exit, Result, count};
+use allot_base::{Error, Exit, Result, count};
 use allot_outputs::rollouts::parts;
 use allot_tasks::dataset::undamaged;
 use clap::Args;

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, View};
 use allot_bank::Draws;
+use allot_base::{Error, Exit, Result, lasting};
 use allot_config::simulate::{BankConfig, SimulateConfig};
 use allot_engine::Coin;
-use allot_error::{Error, Exit, Result};
-use allot_files::lasting;
 use allot_loop::{Clipped, Scores};
 use allot_record::{End, StepEnd};
 use allot_report::Costs;

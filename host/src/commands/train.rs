@@ -6,7 +6,7 @@ mod resolved;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Exit, Result, count};
+use allot_base::{Error, Exit, Result, count};
 use allot_loop::{At, Scores};
 use allot_record::Record;
 use allot_sandbox::sha256;

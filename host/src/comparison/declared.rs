@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::compare::{Arm, CompareConfig};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::{ModelConfig, TrainConfig};
 use allot_engine::tensors::DeviceName;
-use allot_error::{Error, Result};
 use allot_report::Axis;
 use toml::Table;
 

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_component::sha256;
-use allot_error::{Error, Result};
 
 use crate::files::{copy, made, write};
 use crate::licences;
@@ -143,12 +143,14 @@ fn build(root: &Path, tools: &Path) -> Result<Built> {
 fn levels(root: &Path) -> Result<Vec<String>> {
     let path = root.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
-    let lines: Vec<&str> = text.lines().collect();
-    let cold = lines.windows(2).filter(|pair| pair[1] == "opt-level = 0").filter_map(|pair| {
-        let name = pair[0].strip_prefix("[profile.release.package.")?.strip_suffix(']')?;
-        Some(["--config".to_owned(), format!("profile.dist.package.{name}.opt-level=\"s\"")])
-    });
-    Ok(cold.flatten().collect())
+    let cold = text.lines().filter_map(|line| line.strip_suffix(" = { opt-level = 0 }"));
+    let levels: Vec<String> = cold
+        .flat_map(|name| ["--config".to_owned(), format!("profile.dist.package.{name}.opt-level=\"s\"")])
+        .collect();
+    if levels.is_empty() {
+        return Err(Error::new(format!("{} has no line `NAME = {{ opt-level = 0 }}`", path.display())));
+    }
+    Ok(levels)
 }
 
 /// Packs the wheel: the module, and the program among its scripts. `maturin build` would do one or the other.

@@ -1,10 +1,10 @@
 //! What `allot train --dry-run` shows: the run that would begin, and its memory.
 
+use allot_base::count;
 use allot_config::train::{Setting, TrainConfig};
 use allot_engine::cpu::has_bf16;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
-use allot_error::count;
 use allot_outputs::rollouts;
 
 use crate::memory::{PROGRAM, size};

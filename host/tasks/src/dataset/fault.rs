@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::count;
+use allot_base::count;
 use thiserror::Error;
 
 use super::Format;

@@ -1,11 +1,11 @@
 //! What of a manifest is the component.
 
+use allot_base::{Error, Result, count};
 use allot_component::TooLarge;
-use allot_error::{Error, Result, count};
 use oci_client::manifest::{OciImageManifest, WASM_LAYER_MEDIA_TYPE};
 use serde_json::Value;
 
-use crate::reference::{self, Reference};
+use crate::registry::reference::{self, Reference};
 
 /// What a layer with a component is called; tools of before 2024 called it otherwise.
 pub const WASM: &str = "application/wasm";

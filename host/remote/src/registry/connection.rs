@@ -3,8 +3,8 @@
 use std::io::{Cursor, Error as IoError, ErrorKind};
 use std::time::Duration;
 
+use allot_base::{Error, Result};
 use allot_component::sha256;
-use allot_error::{Error, Result};
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError, OciErrorCode};
 use oci_client::manifest::{

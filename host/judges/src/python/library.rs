@@ -4,8 +4,8 @@
 use std::io::{Cursor, Read as _};
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_component::sha256;
-use allot_error::{Error, Result};
 use zip::ZipArchive;
 
 /// Finds modules in memory.

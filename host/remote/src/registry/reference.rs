@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use oci_client::Reference as Image;
 
 const SUCH: &str = "such an address is `oci://REGISTRY/NAME@sha256:DIGEST`";

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
+use allot_base::{Error, Result, write_whole};
 use allot_component::{sealed, sha256};
-use allot_error::{Error, Result};
-use allot_files::write_whole;
 use allot_sandbox::Guests;
 use wasmtime::{Engine, InstancePre, Memory, Module, OptLevel, Store, Trap, TypedFunc};
 
-use crate::build::{self, BUILDS, Build, MAILBOX};
-use crate::guest::{self, Exited, Guest};
-use crate::library::Library;
+use crate::python::build::{self, BUILDS, Build, MAILBOX};
+use crate::python::guest::{self, Exited, Guest};
+use crate::python::library::Library;
 
 /// What every interpreter has at hand before any answer comes: modules that answers import, and the two ends of a
 /// call from one interpreter to another.

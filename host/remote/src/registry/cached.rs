@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_base::write_whole;
 use allot_component::sha256;
-use allot_files::write_whole;
 
 fn place(cache: &Path, digest: &str) -> PathBuf {
     cache.join("sha256").join(digest)

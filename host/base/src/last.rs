@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use crate::{Error, Result};
 
 /// Makes what a folder holds last. On Unix a name is on the disk once its folder is.
 pub fn lasting(folder: &Path) -> Result<()> {

@@ -6,11 +6,11 @@
 use std::path::Path;
 
 use allot_allocation::shown;
-use allot_error::Result as ErrorResult;
+use allot_base::Result as ErrorResult;
 use serde_json::{Value, json};
 
-use crate::library::{Library, Wheel};
-use crate::{End, Interpreter, Limits, Session};
+use crate::python::library::{Library, Wheel};
+use crate::python::{End, Interpreter, Limits, Session};
 
 /// What it is made of.
 pub const WHEELS: &[Wheel] = &[

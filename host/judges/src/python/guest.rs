@@ -106,7 +106,7 @@ impl ResourceLimiter for Guest {
 
 /// The environment of every interpreter: hashes of texts are the same in each.
 const ENVIRONMENT: &[&str] = &["PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1"];
-/// What it is started with. The program is never run: see [`crate::build`].
+/// What it is started with. The program is never run: see [`crate::python::build`].
 const ARGUMENTS: &[&str] = &["python", "-I", "-c", "pass"];
 
 /// WASI as a guest has it. The module names what else it imports: those functions are not supported.

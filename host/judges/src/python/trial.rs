@@ -4,7 +4,7 @@ use allot_allocation::shown;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{End, Interpreter, Limits, Session, text};
+use crate::python::{End, Interpreter, Limits, Session, text};
 
 /// What answers to a problem are judged by, as its gold answer has it: JSON, as HumanEval, MBPP, APPS and verl's data
 /// have it. What else such a row holds is passed over.

@@ -12,8 +12,8 @@
 //!   an answer, and whether what it prints is what was wanted
 //!
 //! ```no_run
-//! use allot_interpreter::trial::Trial;
-//! use allot_interpreter::{Interpreter, Limits};
+//! use allot_judges::python::trial::Trial;
+//! use allot_judges::python::{Interpreter, Limits};
 //!
 //! let python = Interpreter::open("python-3.12.0.wasm".as_ref(), None).unwrap();
 //! let trial = Trial::of(r#"{"fn_name": "double", "inputs": [[2]], "outputs": [4]}"#).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use crate::{Error, Result};
 
 /// What an address in a registry begins with.
 const REGISTRY: &str = "oci:";

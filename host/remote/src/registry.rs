@@ -8,13 +8,13 @@
 //! `application/wasm`, and a config that says what the component needs and offers.
 //!
 //! ```
-//! use allot_registry::Reference;
+//! use allot_remote::registry::Reference;
 //!
 //! let address = format!("oci://ghcr.io/you/policy@sha256:{}", "0".repeat(64));
 //! assert_eq!(Reference::parse(&address)?.registry(), "ghcr.io");
 //! // A tag can move.
 //! assert!(Reference::parse("oci://ghcr.io/you/policy:0.1.0").is_err());
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
 mod cached;
@@ -25,8 +25,8 @@ mod reference;
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_component::sha256;
-use allot_error::{Error, Result};
 use oci_client::client::{Config, ImageLayer};
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
 use oci_client::{Reference as Image, RegistryOperation};
