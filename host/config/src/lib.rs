@@ -15,6 +15,7 @@
 //! # Ok::<(), allot_base::Error>(())
 //! ```
 
+mod aliases;
 mod arm;
 mod base;
 pub mod compare;
