@@ -160,3 +160,27 @@ fn tests_that_invariants_name_are_there() {
     named.retain(|name| !sources.contains(&format!("fn {name}(")));
     assert!(named.is_empty(), "no such tests: {}", named.join(", "));
 }
+
+/// A reader decides within a minute: README and the page of evidence stay short, and a number has one home.
+#[test]
+fn the_front_door_is_short_and_quotes_the_evidence() {
+    let pages = all();
+    let page = |path: &str| &pages.iter().find(|page| page.path == path).unwrap().text;
+    let (readme, evidence) = (page("README.md"), page("docs/results/evidence.md"));
+    for (text, most) in [(readme, 1100), (evidence, 1200)] {
+        let words = text.split_whitespace().count();
+        assert!(words <= most, "{words} words");
+    }
+    let (_, measured) = readme.split_once("\n## What we measured\n").unwrap();
+    let (measured, _) = measured.split_once("\n## ").unwrap();
+    let ratios: Vec<&str> =
+        measured.split("needs ").skip(1).filter_map(|rest| rest.split(" (").next()).collect();
+    assert_eq!(ratios.len(), 3, "{ratios:?}");
+    for ratio in ratios {
+        assert!(evidence.contains(&format!("**{ratio}**")), "{ratio} is not on the page of evidence");
+    }
+    let numbers = measured.split(|c: char| c.is_whitespace() || c == ',').filter(|word| word.ends_with('k'));
+    let numbers: Vec<&str> = numbers.filter(|word| word.starts_with(|c: char| c.is_ascii_digit())).collect();
+    assert!(numbers.len() >= 5, "{numbers:?}");
+    assert!(evidence.contains("24.6k") && evidence.contains("3.3k"), "the untuned and the tuned baseline");
+}

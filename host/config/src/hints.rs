@@ -214,6 +214,34 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_verl_s_sections_are_hinted_at() {
+        let hint = |text: &str, typed: &[&str]| {
+            let typed: Vec<String> = typed.iter().map(|typed| (*typed).to_owned()).collect();
+            let told = Tree::parse(text, "run.toml", &typed).and_then(|tree| tree.config::<TrainConfig>().map(|_| ()));
+            told.expect_err("it is verl's").hints.join("; ")
+        };
+        for (typed, ours) in [
+            ("actor_rollout_ref.rollout.n=8", "run.rollouts"),
+            ("actor_rollout_ref.actor.optim.lr=1e-6", "optimizer.learning_rate"),
+            ("actor_rollout_ref.actor.use_kl_loss=true", "update.loss.kl"),
+            ("data.train_batch_size=64", "run.groups"),
+            ("trainer.total_epochs=3", "run.steps"),
+            ("algorithm.filter_groups.enable=true", "policy.use"),
+            ("trainer.nnodes=2", "run"),
+            ("n=8", "run.rollouts"),
+            ("run.n=8", "rollouts"),
+        ] {
+            assert_eq!(hint(TRAIN.smallest, &[typed]), format!("did you mean `{ours}`?"), "{typed}");
+        }
+        let file = "[actor_rollout_ref.rollout]\nn = 8\ntemperature = 0.6\n[trainer]\nlogger = \"console\"\n";
+        let several = "write `run.rollouts` for `actor_rollout_ref.rollout.n`, `rollout.temperature` for \
+                       `actor_rollout_ref.rollout.temperature`";
+        assert_eq!(hint(file, &[]), several);
+        // A slip of the pen in a section's name is nearer.
+        assert_eq!(hint("[rolout]\ntemperature = 0.6\n", &[]), "did you mean `rollout`?");
+    }
+
+    #[test]
     fn the_page_for_people_has_every_alias() {
         let page = include_str!("../../../docs/how-to/trl-verl-keys.md");
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();

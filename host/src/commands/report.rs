@@ -168,7 +168,7 @@ fn table(report: &Report) -> Vec<String> {
     let axis = report.axis.words();
     let mut head = vec!["policy".to_owned(), "runs".to_owned()];
     if target.is_some() {
-        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "× fewer".to_owned()]);
+        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "than the baseline".to_owned()]);
     }
     head.extend(["accuracy at the end".to_owned(), "difference".to_owned()]);
     let mut rows = vec![head];
@@ -179,9 +179,9 @@ fn table(report: &Report) -> Vec<String> {
             let reached = &target.rows[i];
             let median = reached.median.map_or("not reached".to_owned(), number::cost);
             let ratio = if i == report.baseline {
-                Some("1".to_owned())
+                None
             } else {
-                reached.ratio.map(|r| ranged(r, 1.0, 2)).or_else(|| bounded(reached.bound?))
+                reached.ratio.map(compared).or_else(|| bounded(reached.bound?))
             };
             row.push(format!("{}/{}", reached.reached, reached.runs));
             row.extend([median, ratio.unwrap_or_else(|| "–".to_owned())]);
@@ -222,11 +222,18 @@ pub fn tuned(tuning: &Tuning, screen: &mut Screen<'_>) {
 
 /// What bounds a ratio, where there is none.
 fn bounded(bound: Bound) -> Option<String> {
-    let bare = |text: String| text.trim_end_matches('×').to_owned();
-    let low = bound.low.map(|low| format!("≥ {}", bare(number::times_at_least(low))));
-    let high = bound.high.map(|high| format!("≤ {}", bare(number::times_at_most(high))));
+    let (low, high) = (bound.low.map(number::compared_at_least), bound.high.map(number::compared_at_most));
     let both: Vec<String> = low.into_iter().chain(high).collect();
     (!both.is_empty()).then(|| both.join(", "))
+}
+
+/// A ratio of costs with its interval.
+fn compared(ratio: Estimate) -> String {
+    let words = number::compared(ratio.value);
+    match ratio.low.zip(ratio.high).map(|(low, high)| number::compared_ends(low, high)) {
+        Some((low, high)) => format!("{words} ({low} to {high})"),
+        None => words,
+    }
 }
 
 /// A number with its interval.
