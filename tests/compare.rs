@@ -445,7 +445,7 @@ fn a_config_without_a_comparison_is_told() {
     insta::assert_snapshot!(said(&with(plain), &["compare", "compare.toml"]), @"
     error: `compare.toml` has no section [compare]
 
-    hint: say what is compared, as in configs/compare-tiny.toml
+    hint: add it, as `allot configs compare-tiny` has it
     exit code 2
     ");
 }

@@ -349,7 +349,7 @@ fn a_component_of_another_world_is_told_what_is_missing() {
     insta::assert_snapshot!(load(scratch::component("other_world")), @"
     error: could not load policy `./guest.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
 
-    hint: export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface: `allot new NAME` makes a policy that does
     exit code 2
     ");
 }

@@ -580,7 +580,7 @@ fn building_nonsense_is_told() {
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
     error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
 
-    hint: a module exports what wit/0.2/allocation.wit asks for, or wit/reward/0.1/reward.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface from the module: `allot new NAME` makes a policy that does, `allot new NAME --kind grader` a grader
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"

@@ -157,13 +157,12 @@ impl<'a, 's> Progress<'a, 's> {
         };
         let (reward, accuracy) = (step.reward, self.accuracy);
         let numbers = format!("reward {reward:.3}  accuracy {accuracy:.3}  waste {waste:.0} %");
-        if self.screen.live {
-            // A narrow terminal cuts off the end of it.
-            let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
-            self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
-        } else if step.accuracy.is_some() {
-            self.screen.tell(format_args!("{at}  {budget}  {numbers}"));
+        if step.accuracy.is_some() {
+            self.tell(format_args!("{at}  {budget}  {numbers}"));
         }
+        // A narrow terminal cuts off the end of it.
+        let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
+        self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
     }
 
     /// Tells of answers that could not be judged, the first time and whenever they are ten times as many.

@@ -64,7 +64,8 @@ fn an_archived_page_begins_with_what_supersedes_it() {
     assert!(archived.len() > 20, "{}", archived.len());
     for page in archived {
         let second = page.text.lines().nth(2).unwrap_or_default();
-        let newer = second.strip_prefix("> **Archived.** Superseded by [").and_then(|rest| rest.split_once("]("));
+        let newer =
+            second.strip_prefix("> **Archived.** Superseded by [").and_then(|rest| rest.split_once("]("));
         let newer = newer.unwrap_or_else(|| panic!("{}: {second}", page.path)).1;
         let newer = plain(&page.folder().join(newer.split_once(')').unwrap().0));
         assert!(!newer.starts_with(ARCHIVE) && root().join(&newer).exists(), "{}: {newer:?}", page.path);
@@ -142,6 +143,27 @@ fn pages_that_code_names_are_there() {
     }
     assert!(found > 20, "{found}");
     assert!(gone.is_empty(), "{}", gone.join("\n"));
+}
+
+/// Those who have the wheel have neither a checkout nor this book: a message names a key or a command.
+#[test]
+fn messages_name_no_file_that_a_wheel_does_not_have() {
+    let files = ["docs/", "configs/", "benches/", "wit/0", "wit/reward"];
+    let not_said = ["include", "path", "Path"];
+    let mut named = Vec::new();
+    let sources =
+        below("host").into_iter().filter(|path| is(path, &["rs"]) && !path.starts_with("host/xtask"));
+    for path in sources.filter(|path| !path.ends_with("build.rs") && !path.contains("test")) {
+        let text = std::fs::read_to_string(root().join(&path)).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        let said = lines.filter(|line| !not_said.iter().any(|word| line.contains(word)));
+        named.extend(
+            said.filter(|line| files.iter().any(|file| line.contains(file)))
+                .map(|line| format!("{path}: {line}")),
+        );
+    }
+    assert!(named.is_empty(), "{}", named.join("\n"));
 }
 
 /// A test that an invariant names.

@@ -18,8 +18,16 @@ const ELSEWHERE: [(&str, &str, &str); 44] = [
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
     ("README.md", "pip install", "it needs a release; .ci/run tries it"),
-    ("README.md", "trainer.v1.trainer_mode", "it needs verl; tests/python/test_readme.py holds it to the adapter"),
-    ("README.md", "--rollout-global-dataset", "it needs slime; tests/python/test_readme.py holds it to the adapter"),
+    (
+        "README.md",
+        "trainer.v1.trainer_mode",
+        "it needs verl; tests/python/test_readme.py holds it to the adapter",
+    ),
+    (
+        "README.md",
+        "--rollout-global-dataset",
+        "it needs slime; tests/python/test_readme.py holds it to the adapter",
+    ),
     ("docs/contributing.md", "eval", "it fetches compilers; .ci/run does"),
     ("docs/contributing.md", "cargo test", "it runs tests"),
     ("docs/contributing.md", "cargo xtask", "it builds everything; .ci/run does"),

@@ -324,7 +324,7 @@ fn a_shadow_that_can_not_look_on_is_told_before_the_run_starts() {
     insta::assert_snapshot!(shadow(&["--shadow", "./other.wasm"]), @"
     error: could not load policy `./other.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
 
-    hint: export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface: `allot new NAME` makes a policy that does
     exit code 2
     ");
 }

@@ -32,9 +32,7 @@ impl Peer {
             .spawn()
             .map_err(|e| {
                 let error = Error::new(format!("could not run `{}`: {e}", python.display()));
-                error.hint(
-                    "benches/peers/install FOLDER makes an environment; its Python is FOLDER/bin/python",
-                )
+                error.hint("name a Python that has torch and transformers: pip install torch transformers")
             })?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::new("the peer has no pipes"));

@@ -217,7 +217,8 @@ mod tests {
     fn keys_of_verl_s_sections_are_hinted_at() {
         let hint = |text: &str, typed: &[&str]| {
             let typed: Vec<String> = typed.iter().map(|typed| (*typed).to_owned()).collect();
-            let told = Tree::parse(text, "run.toml", &typed).and_then(|tree| tree.config::<TrainConfig>().map(|_| ()));
+            let told = Tree::parse(text, "run.toml", &typed)
+                .and_then(|tree| tree.config::<TrainConfig>().map(|_| ()));
             told.expect_err("it is verl's").hints.join("; ")
         };
         for (typed, ours) in [
@@ -248,9 +249,13 @@ mod tests {
         for (alias, keys) in ALIASES {
             let row = rows.iter().find(|row| {
                 let (theirs, ours) = row[2..].split_once(" | ").unwrap_or_default();
-                theirs.contains(&format!("`{alias}`")) && keys.iter().all(|key| ours.contains(&format!("`{key}`")))
+                theirs.contains(&format!("`{alias}`"))
+                    && keys.iter().all(|key| ours.contains(&format!("`{key}`")))
             });
-            assert!(row.is_some(), "docs/how-to/trl-verl-keys.md has no row for `{alias}`, which is {keys:?}");
+            assert!(
+                row.is_some(),
+                "docs/how-to/trl-verl-keys.md has no row for `{alias}`, which is {keys:?}"
+            );
         }
         let sorted = ALIASES.windows(2).all(|pair| pair[0].0 < pair[1].0);
         assert!(sorted, "the table is in the order of its names");

@@ -193,7 +193,7 @@ pub fn read(path: &Path) -> Result<String> {
     let bytes = bytes.map_err(|e| Error::file("read", path, &e))?;
     if bytes.len() as u64 > LARGEST {
         let what = format!("`{}` is longer than a config: it has more than {LARGEST} bytes", path.display());
-        return Err(Error::new(what).hint("a config is a TOML file, like configs/quickstart.toml"));
+        return Err(Error::new(what).hint("name a TOML file: `allot configs quickstart` prints one"));
     }
     String::from_utf8(bytes).map_err(|e| {
         let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();

@@ -149,7 +149,11 @@ impl Tree {
     /// The keys that a fault is about, with dots: the one that was typed, or all at its place and below.
     fn keys(&self, fault: &Fault) -> Vec<String> {
         if let Some(Location::Option(i)) = fault.place {
-            return self.overrides[i].split_once('=').map(|(key, _)| key.trim().to_owned()).into_iter().collect();
+            return self.overrides[i]
+                .split_once('=')
+                .map(|(key, _)| key.trim().to_owned())
+                .into_iter()
+                .collect();
         }
         let unknown = fault.unknown.iter().map(|(unknown, _)| unknown.as_str());
         let path: Vec<&str> = fault.path.iter().rev().map(String::as_str).chain(unknown).collect();

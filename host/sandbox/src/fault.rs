@@ -124,11 +124,11 @@ impl LoadError {
             Self::NoExport { is: Some(Kind::Policy), .. } => {
                 Some("it is a policy: name it by `use` in [policy]")
             }
-            Self::NoExport { kind: Kind::Policy, .. } => Some(
-                "export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does",
-            ),
+            Self::NoExport { kind: Kind::Policy, .. } => {
+                Some("export the contract's interface: `allot new NAME` makes a policy that does")
+            }
             Self::NoExport { kind: Kind::Grader, .. } => Some(
-                "export the interface of wit/reward/0.1/reward.wit; `allot new NAME --kind grader` makes a grader that does",
+                "export the contract's interface: `allot new NAME --kind grader` makes a grader that does",
             ),
             Self::OtherVersion { newer: true, kind: Kind::Policy, .. } => {
                 Some("take a newer version of this program, or build the policy with this one: allot build")

@@ -14,6 +14,9 @@ use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::preflight::waited;
 
+/// The servers whose protocols these are, as their sources of 2026-11-22 have them.
+const VERSIONS: &str = "SGLang 0.5.23 and vLLM 0.32.0";
+
 /// What a server told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preflight {
@@ -115,9 +118,7 @@ async fn known<T: for<'d> Deserialize<'d>>(
         let what = format!("what is at {url} is no {kind} that this program knows: {why}");
         told(
             what,
-            &format!(
-                "`rollouts.url` is what comes before `/{verb}`; docs/how-to/scaling.md names the versions"
-            ),
+            &format!("set `rollouts.url` to what comes before `/{verb}`; allot was written for {VERSIONS}"),
         )
     };
     let answer = client.ask(verb, None).await.map_err(|failure| match failure {
@@ -145,7 +146,7 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
     if !info.is_generation || info.weight_version.is_none() {
         let what =
             format!("the server at {url} has a model that does not generate, or no word for its weights");
-        return Err(told(what, "docs/how-to/scaling.md names the versions of SGLang that this was made for"));
+        return Err(told(what, &format!("take another version of it; allot was written for {VERSIONS}")));
     }
     if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name) {
         let (other, own) = (client.clean(&other), shape.family.name);
