@@ -13,7 +13,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 44] = [
+const ELSEWHERE: [(&str, &str, &str); 48] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -70,6 +70,10 @@ const ELSEWHERE: [(&str, &str, &str); 44] = [
     ),
     ("docs/how-to/python.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
     ("docs/how-to/python.md", "python train.py", "it needs slime; tests/python has slime's part"),
+    ("docs/how-to/recipes.md", "duckdb", "it needs DuckDB"),
+    ("docs/how-to/recipes.md", "allot train mine.toml --policy adarft", "it needs what DuckDB makes"),
+    ("docs/how-to/recipes.md", "allot grade", "it needs Python; tests/grade.rs grades by functions"),
+    ("docs/how-to/recipes.md", "allot train rewarded.toml", "it needs Python; tests/functions.rs trains by functions"),
     ("docs/how-to/your-row.md", "allot compare w1.toml", "it needs a config that the reader writes"),
     ("docs/how-to/your-row.md", "allot report my-rule-w1", "it needs that comparison"),
     ("docs/how-to/scaling.md", "python -m sglang", "it needs SGLang and a GPU"),

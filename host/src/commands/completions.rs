@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use super::Cli;
 use crate::screen::Screen;
 
-/// Print a script that makes a shell complete this program's commands and options
+/// Print a completion script for a shell
 #[derive(Debug, Args)]
 pub struct Completions {
     /// The shell

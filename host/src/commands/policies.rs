@@ -12,7 +12,7 @@ use crate::{policy_loader, shipped};
 /// List the shipped policies, with their settings
 #[derive(Debug, Args)]
 pub struct Policies {
-    /// Only this one: a name, or the path of a component
+    /// Show only this one: a name, or the path of a component
     policy: Option<String>,
     /// As JSON
     #[arg(long)]

@@ -24,7 +24,7 @@ pub struct ReportRuns {
     /// The policy that the others are compared with [default: the comparison's, or the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// An accuracy, from 0 to 1, whose cost is reported; may be given many times
+    /// Report the cost to this accuracy, from 0 to 1; repeatable
     #[arg(long = "target", value_name = "ACCURACY")]
     targets: Vec<f64>,
     /// The unit of costs: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
@@ -33,10 +33,10 @@ pub struct ReportRuns {
     /// The report as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Instead of what it comes to, print a table, for a paper or a spreadsheet
+    /// Print a table instead of the summary, for a paper or a spreadsheet
     #[arg(long)]
     format: Option<Format>,
-    /// Which table; may be given many times [default: result]
+    /// Print this table; repeatable [default: result]
     #[arg(long = "table", value_name = "NAME", requires = "format")]
     tables: Vec<String>,
 }

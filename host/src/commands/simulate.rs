@@ -33,29 +33,29 @@ pub struct Simulate {
     /// The run's config: a file, or the name of one that ships. Or a policy, for the shipped config `simulate`: a
     /// component's path, or a draft
     config: PathBuf,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Draw from this bank of rollouts, which `allot bank` makes, and not from the coin-flip world
+    /// Draw rollouts from this bank, made by `allot bank`, instead of the coin-flip world
     #[arg(long, value_name = "FILE")]
     bank: Option<PathBuf>,
-    /// Another policy than the config's: a name, a component's path, oci://…, or a draft: a path to `policy.py`, or to
-    /// its folder
+    /// Use this policy instead of the config's: a name, a component's path, oci://…, or a draft (a path to
+    /// `policy.py`, or to its folder)
     #[arg(long)]
     policy: Option<String>,
-    /// A setting of the policy, as NAME=VALUE; may be given many times
+    /// Set one of the policy's settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Call another policy with the same views, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; repeatable
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
-    /// Another seed than the config's
+    /// Use this seed instead of the config's
     #[arg(long)]
     seed: Option<u64>,
     /// The folder for the record [default: a new one under runs/]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Keep no record
+    /// Write no record
     #[arg(long, conflicts_with = "out")]
     no_record: bool,
     /// The summary as JSON

@@ -29,22 +29,23 @@ use crate::{components, interrupt, policy_loader, resume, run_dir, shadow};
 /// Train a language model under a policy
 #[derive(Debug, Args)]
 pub struct Train {
-    /// The run's config: a file, or the name of one that ships
+    /// The run's config: a file, or a shipped config's name
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
     overrides: Vec<String>,
-    /// Another policy than the config's: a name, a component's path, or oci://…; with --resume it takes over
+    /// Use this policy instead of the config's: a name, a component's path, or oci://…; with --resume it
+    /// takes over
     #[arg(long)]
     policy: Option<String>,
-    /// A setting of the policy, as NAME=VALUE; may be given many times
+    /// Set one of the policy's settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Call another policy with the same views, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; repeatable
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
-    /// Another seed than the config's
+    /// Use this seed instead of the config's
     #[arg(long, conflicts_with = "resume")]
     seed: Option<u64>,
     /// The folder for the run [default: a new one under runs/]
@@ -59,7 +60,7 @@ pub struct Train {
     /// The summary as JSON
     #[arg(long)]
     json: bool,
-    /// With --resume: end the step that the run stopped in, and pause
+    /// With --resume: finish the step in which the run stopped, then pause
     #[arg(long, requires = "resume")]
     finish_step: bool,
     #[command(flatten)]

@@ -279,8 +279,11 @@ impl Loading<'_> {
             if let Err(error) = self.row((&mapping, &fields), &name, place, row, faults) {
                 self.refused.push(error);
             }
-            let is_last =
-                self.config.limit == Some(self.dataset.report.rows) || self.refused.len() == REFUSED;
+            // What is wrong with the first row is wrong with most.
+            let hopeless = self.dataset.report.rows == self.refused.len();
+            let is_last = self.config.limit == Some(self.dataset.report.rows)
+                || self.refused.len() == REFUSED
+                || (hopeless && !self.refused.is_empty());
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
     }
