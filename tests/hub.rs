@@ -340,7 +340,7 @@ fn a_run_takes_its_model_and_its_problems_from_the_hub() {
         [model]
         use = "hub:tiny/llama"
         threads = 1
-        [rollout]
+        [sampling]
         max_tokens = 4
         [reward]
         grader = "exact"

@@ -1,4 +1,4 @@
-//! math-verify in the sandbox: the verdicts of the judge that is a process.
+//! math-verify in the sandbox: the verdicts of the grader that is a process.
 //!
 //! Needs CPython's module and the packages' wheels: `ALLOT_PYTHON` and `ALLOT_WHEELS` name them, or `allot fetch math-verify`
 //! has fetched them. `ALLOT_VERIFIER_CASES` names more recorded verdicts than the repository has.

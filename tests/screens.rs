@@ -367,7 +367,7 @@ fn a_run_is_scored_by_one_measure() {
     insta::assert_snapshot!(with(&twice, &["simulate", "run.toml"]), @"
     error: `run.toml`: `evaluation.every` and `evaluation.every_rollouts` are both given
 
-    hint: the score is taken by one measure
+    hint: set one of them
     exit code 2
     ");
 }
@@ -452,18 +452,18 @@ fn settings_are_checked_by_name_type_and_sense() {
 fn limits_that_make_no_sense_are_told() {
     let caps = |caps: &str| {
         with(
-            &CONFIG.replace("[world]", &format!("[policy.caps]\n{caps}\n[world]")),
+            &CONFIG.replace("[world]", &format!("[policy.limits]\n{caps}\n[world]")),
             &["simulate", "run.toml"],
         )
     };
     insta::assert_snapshot!(caps("seconds = 1e30"), @"
-    error: `run.toml`, [policy.caps]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
+    error: `run.toml`, [policy.limits]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
     exit code 2
     ");
     insta::assert_snapshot!(caps("fuel = 1000"), @"
     error: could not load policy `uniform`: its `describe` failed: ran out of fuel: more than 1000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("prompts = 100", "prompts = 4_000_000_000"), &["simulate", "run.toml"]), @"

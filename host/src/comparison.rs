@@ -172,7 +172,7 @@ impl Comparison {
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let name = format!("the config of `{}`", self.arms[run.arm]);
             let mut load = |policy: &PolicyConfig| {
-                let sandbox = policy_loader::sandbox(policy.caps.caps())?;
+                let sandbox = policy_loader::sandbox(policy.limits.caps())?;
                 let (source, hash) = (&policy.source, policy.sha256.as_deref());
                 let bytes = match self.copy_of(run)? {
                     Some(bytes) => bytes,

@@ -52,7 +52,7 @@ impl Prepared<'_> {
     /// The head of a training run.
     pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &Scores) -> Head {
         let config = &self.config;
-        let caps = config.policy.caps.caps();
+        let caps = config.policy.limits.caps();
         Head {
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
@@ -72,7 +72,7 @@ impl Prepared<'_> {
             "dtype": config.model.dtype,
             "threads": self.setup.threads,
             "lora": config.model.lora,
-            "sampling": config.rollout,
+            "sampling": config.sampling,
             "update": config.update,
             "optimizer": config.optimizer,
             "reward": self.reward(),
@@ -85,7 +85,7 @@ impl Prepared<'_> {
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
         }
-        if let Some(rollouts) = &config.rollouts {
+        if let Some(rollouts) = &config.rollout_server {
             training["rollouts"] = sampled_by(rollouts);
         }
         training
@@ -166,8 +166,8 @@ fn elsewhere(training: &mut Value, server: &RemoteConfig) {
 fn sampled_by(rollouts: &RolloutsConfig) -> Value {
     json!({
         "kind": rollouts.kind,
-        "model": rollouts.model,
-        "dtype": rollouts.dtype,
-        "tolerance": rollouts.tolerance,
+        "model": rollout_server.model,
+        "dtype": rollout_server.dtype,
+        "tolerance": rollout_server.tolerance,
     })
 }

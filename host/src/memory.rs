@@ -40,7 +40,7 @@ fn largest(memory: &Memory) -> String {
     let parts = [
         (memory.weights, "weights", "a smaller model takes less"),
         (memory.optimizer, "the optimizer", "a smaller model, or adapters with `model.lora`, take less"),
-        (memory.rollouts, "sampling", "fewer `model.rows` or `rollout.max_tokens` take less"),
+        (memory.rollouts, "sampling", "fewer `model.rows` or `sampling.max_tokens` take less"),
         (
             memory.activations,
             "activations",

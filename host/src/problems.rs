@@ -218,7 +218,7 @@ impl Problems {
             let shorten = longest_seen.map(|most| {
                 format!(
                     "all prompts are longer than {longest} tokens (up to {most}): shorten answers by \
-                     `rollout.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
+                     `sampling.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
                 )
             });
             return Err(Error::new(format!("there are no problems {which}")).hints(shorten));

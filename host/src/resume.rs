@@ -181,7 +181,7 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
     let shown = checkpoint.display();
     let what = format!("the checkpoint `{shown}` is from a run with another judge: {how}");
     Err(Error::new(what).hint(format!(
-        "put the judge back as it was; or begin a new run under this one, from these weights by `model.use = \
+        "put the grader back as it was; or begin a new run under this one, from these weights by `model.use = \
          \"{shown}/model\"`"
     )))
 }

@@ -136,7 +136,7 @@ pub fn done(
         policy: shipped::policy_stamp(prepared.policy),
         settings: prepared.run.settings.clone(),
         terms: world.run.of.run.terms.clone(),
-        caps: shipped::stamp(prepared.config.policy.caps.caps()),
+        caps: shipped::stamp(prepared.config.policy.limits.caps()),
         state: hex(&world.run.state.policy),
     };
     let shown = world.run.of.run.columns();

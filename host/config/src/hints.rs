@@ -21,9 +21,9 @@ const TRAIN: ConfigKind = ConfigKind {
     command: "allot train",
     own: &[
         "engine",
-        "rollouts",
+        "rollout_server",
         "model",
-        "rollout",
+        "sampling",
         "update",
         "optimizer",
         "reward",
@@ -46,7 +46,7 @@ use = "POLICY"
 [model]
 use = "tiny-sums"
 
-[rollout]
+[sampling]
 max_tokens = 8
 
 [optimizer]
@@ -235,11 +235,20 @@ mod tests {
             assert_eq!(hint(TRAIN.smallest, &[typed]), format!("did you mean `{ours}`?"), "{typed}");
         }
         let file = "[actor_rollout_ref.rollout]\nn = 8\ntemperature = 0.6\n[trainer]\nlogger = \"console\"\n";
-        let several = "write `run.rollouts` for `actor_rollout_ref.rollout.n`, `rollout.temperature` for \
+        let several = "write `run.rollouts` for `actor_rollout_ref.rollout.n`, `sampling.temperature` for \
                        `actor_rollout_ref.rollout.temperature`";
         assert_eq!(hint(file, &[]), several);
         // A slip of the pen in a section's name is nearer.
-        assert_eq!(hint("[rolout]\ntemperature = 0.6\n", &[]), "did you mean `rollout`?");
+        assert_eq!(hint("[samplin]\ntemperature = 0.6\n", &[]), "did you mean `sampling`?");
+        for (old, new) in [
+            ("rollout.max_tokens=8", "sampling"),
+            ("rollout.temperature=0.6", "sampling.temperature"),
+            ("rollouts.url=\"x\"", "rollout_server"),
+            ("policy.caps.fuel=1", "limits"),
+            ("reward.judge.seconds=1", "process"),
+        ] {
+            assert_eq!(hint(TRAIN.smallest, &[old]), format!("did you mean `{new}`?"), "{old}");
+        }
     }
 
     #[test]

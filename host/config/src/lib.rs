@@ -111,7 +111,7 @@ pub struct PolicyConfig {
     pub settings: BTreeMap<String, toml::Value>,
     /// Limits of one call.
     #[serde(default)]
-    pub caps: CapsConfig,
+    pub limits: CapsConfig,
 }
 
 /// Limits of one call of a policy; see [`Caps`] for the defaults.
@@ -176,7 +176,7 @@ pub fn every(
         [(_, every, _)] => Ok(every),
         [(one, ..), (other, ..), ..] => {
             let what = format!("`{name}`: `evaluation.{one}` and `evaluation.{other}` are both given");
-            Err(Error::new(what).hint("the score is taken by one measure"))
+            Err(Error::new(what).hint("set one of them"))
         }
     }
 }
@@ -252,7 +252,7 @@ fn check(
     bounded(name, more)?;
     run.check_lag(name)?;
     budget.check(name)?;
-    policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
+    policy.limits.check(&format!("`{name}`, [policy.limits]"))?;
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
         let epsilon = advantage.epsilon;
         return Err(Error::new(format!(

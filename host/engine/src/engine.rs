@@ -191,7 +191,7 @@ impl EngineError {
             Self::Remote { hint, .. } => Some(hint),
             Self::Apart { .. } => Some(
                 "it has other weights, or tells log-probabilities of another temperature; if it only rounds so \
-                 coarsely, set `rollouts.tolerance` higher",
+                 coarsely, set `rollout_server.tolerance` higher",
             ),
             Self::Setting { .. } | Self::NotFinite(_) | Self::Interrupted => None,
         }

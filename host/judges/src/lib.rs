@@ -42,7 +42,7 @@ pub struct Verdict {
     pub reward: Option<f32>,
     /// Whether the answer was right, whatever else the reward counts.
     pub correct: bool,
-    /// The parts that the reward is made of, where a judge gives them by name.
+    /// The parts that the reward is made of, where a grader gives them by name.
     pub parts: Vec<Part>,
 }
 

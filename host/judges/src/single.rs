@@ -106,7 +106,7 @@ impl Single {
 
 impl By {
     fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
-        let settings = config.judge.clone().unwrap_or_default();
+        let settings = config.process.clone().unwrap_or_default();
         let greeting = greeting(config, problems);
         let Some(grader) = config.grader else { return Err(Error::new("the config names no grader")) };
         let sandboxed = || {

@@ -311,12 +311,12 @@ impl Fault {
     /// What the policy's author can do about it.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.caps]"),
+            Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.limits]"),
             Self::OutOfTime { .. } => {
-                Some("look for an endless loop, or raise `seconds` under [policy.caps]")
+                Some("look for an endless loop, or raise `seconds` under [policy.limits]")
             }
             Self::OutOfMemory { .. } => {
-                Some("look for a list that only grows, or raise `memory` under [policy.caps]")
+                Some("look for a list that only grows, or raise `memory` under [policy.limits]")
             }
             Self::TooMuch(_) => {
                 Some("look for a list that only grows: a plan names each prompt once in a list")

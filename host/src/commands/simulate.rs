@@ -83,7 +83,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let held = command.out.as_deref().map_or(Ok(None), run_dir::lock)?;
     let config = resolve(command, screen)?;
-    let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
+    let sandbox = policy_loader::sandbox(config.policy.limits.caps())?;
     let (source, demanded) = (&config.policy.source, config.policy.sha256.as_deref());
     // A hash that the config demands is that of a component, never of a draft.
     let (component, policy) = if demanded.is_none() && policy_loader::is_draft(source) {

@@ -89,7 +89,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     refuse_existing(command.out.as_deref())?;
-    let sandbox = policy_loader::sandbox(resolved.config.policy.caps.caps())?;
+    let sandbox = policy_loader::sandbox(resolved.config.policy.limits.caps())?;
     let (component, policy) = resolved.policy(command, &sandbox, screen)?;
     if let Some(run) = &command.resume {
         resolved.keep_a_change(run, &policy, screen)?;
@@ -269,7 +269,7 @@ impl<'a> Start<'a> {
         components::keep(place.folder, place.component)?;
         let progress = Progress::new(screen, config.run.steps, config.budget, Done::default(), 0.0, 0);
         let recorder = RunRecorder::fresh(prepared, evaluation, place, progress)?;
-        recorder.progress.screen.draw("taking the score at the start");
+        recorder.progress.screen.draw("evaluating at the start");
         Ok(recorder)
     }
 

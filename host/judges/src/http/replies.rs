@@ -29,7 +29,7 @@ struct Line {
     /// The server's words.
     #[serde(default)]
     reply: Value,
-    /// What they come to, in the words of a judge that is a process.
+    /// What they come to, in the words of a grader that is a process.
     verdict: Value,
 }
 

@@ -1,6 +1,6 @@
 //! math-verify in the sandbox: whether an answer equals a gold answer, by computer algebra.
 //!
-//! The same packages and the same calls as the judge that is a process. What that does with clocks, this does with
+//! The same packages and the same calls as the grader that is a process. What that does with clocks, this does with
 //! instructions: an answer that needs more of them than it may is wrong, on every machine.
 
 use std::path::Path;
@@ -126,5 +126,5 @@ fn unreadable(end: &End, session: &Session) -> String {
         End::OutOfFuel => "the gold answer used up the instructions".to_owned(),
         other => format!("the gold answer ended it: {other:?}"),
     };
-    format!("the judge says: {}", shown::line(&words, shown::LINE))
+    format!("the grader says: {}", shown::line(&words, shown::LINE))
 }

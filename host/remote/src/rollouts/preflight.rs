@@ -99,7 +99,7 @@ impl Preflight {
                 let what =
                     format!("the server takes {context} tokens, and the longest prompt and answer have");
                 let hint = "start it with a longer context, or set `model.max_prompt_tokens` or \
-                            `rollout.max_tokens` lower";
+                            `sampling.max_tokens` lower";
                 Err(told(format!("{what} {longest}"), hint))
             }
             _ => Ok(()),
@@ -118,7 +118,7 @@ async fn known<T: for<'d> Deserialize<'d>>(
         let what = format!("what is at {url} is no {kind} that this program knows: {why}");
         told(
             what,
-            &format!("set `rollouts.url` to what comes before `/{verb}`; allot was written for {VERSIONS}"),
+            &format!("set `rollout_server.url` to what comes before `/{verb}`; allot was written for {VERSIONS}"),
         )
     };
     let answer = client.ask(verb, None).await.map_err(|failure| match failure {
@@ -135,7 +135,7 @@ fn named(client: &Client, config: &RolloutsConfig, names: &[String]) -> Result<(
     let Some(wanted) = config.model.as_ref().filter(|wanted| !names.contains(wanted)) else { return Ok(()) };
     let what = format!("the server at {} has no model `{wanted}`", client.to().url);
     let has: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", client.clean(n))).collect();
-    Err(told(what, &format!("it has {}; set `rollouts.model`", has.join(", "))))
+    Err(told(what, &format!("it has {}; set `rollout_server.model`", has.join(", "))))
 }
 
 async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Result<Preflight, EngineError> {
@@ -196,12 +196,12 @@ async fn vllm(
     }
     let info: Value = known(client, "server_info?config_format=json", "vLLM").await?;
     let mode = info["vllm_config"]["model_config"]["logprobs_mode"].as_str();
-    let wanted = if rollout.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
-    let either = rollout.temperature == 1.0 && rollout.top_k == 0 && rollout.top_p >= 1.0;
+    let wanted = if sampling.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
+    let either = sampling.temperature == 1.0 && sampling.top_k == 0 && sampling.top_p >= 1.0;
     let good = |mode: &str| mode == wanted || either && mode == "processed_logprobs";
     if let Some(mode) = mode.filter(|mode| !good(mode)) {
         let what = format!("the server at {url} tells `{}`", client.clean(mode));
-        let why = "those of what is sampled, by `[rollout]`, are";
+        let why = "those of what is sampled, by `[sampling]`, are";
         return Err(told(
             format!("{what}; {why} `{wanted}`"),
             &format!("start it with `--logprobs-mode {wanted}`"),

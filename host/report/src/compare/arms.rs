@@ -81,7 +81,7 @@ pub fn grouped(
     let mut usable = Vec::new();
     for history in histories {
         if history.scores.is_empty() {
-            notes.push(format!("`{}` is left out: it has no score", history.run));
+            notes.push(format!("`{}` is left out: it was never evaluated", history.run));
         } else {
             usable.push(history);
         }
@@ -95,7 +95,7 @@ pub fn grouped(
         }
     }
     if arms.is_empty() {
-        return Err("there is no run with a score".to_owned());
+        return Err("no run was evaluated".to_owned());
     }
     let mut groups: Vec<Runs> = arms
         .into_iter()

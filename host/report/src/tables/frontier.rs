@@ -35,7 +35,7 @@ pub(super) fn frontier(report: &Report) -> Option<Table> {
     };
     let resolution = report.resolution.map_or_else(String::new, |share| {
         format!(
-            " Between two scores, a run spent {} of its cost to the target on the median.",
+            " Between two evaluations, a run spent {} of its cost to the target on the median.",
             number::percent(share)
         )
     });

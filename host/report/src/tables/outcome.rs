@@ -61,7 +61,7 @@ pub fn result(report: &Report) -> Table {
 /// What stands in the result for costs to a target.
 fn to_target(report: &Report, target: &Target, place: usize) -> [Cell; 5] {
     let Some(reached) = target.rows.iter().find(|r| r.arm == place) else {
-        return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs has a score"));
+        return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs was evaluated"));
     };
     let verdict = report.verdicts.iter().find(|v| v.arm == place).and_then(|v| v.cost.as_ref());
     [
