@@ -480,7 +480,14 @@ fn errors_of_rows_come_as_one_list() {
                 {\"answer\": \"2\"}\n\
                 {\"question\": \"1+4=\", \"answer\": [[\"5\"]]}\n";
     let error = written("several.jsonl", rows.as_bytes(), json!({})).unwrap_err();
-    insta::assert_snapshot!(told(&error), @"");
+    assert_eq!(
+        told(&error),
+        "3 rows have errors:\n  \
+         `several.jsonl` line 2: `question` is neither text nor a list of messages with `role` and `content`\n  \
+         `several.jsonl` line 3 has no column `question`\n  \
+         `several.jsonl` line 4: `answer` is a list of lists\n\
+         hint: name the column to take with `question = \"…\"`"
+    );
     // A file that is wrong from its first row on is told of once; of many, the first ten are.
     let wrong = "{\"question\": 7, \"answer\": \"2\"}\n";
     let error = written("all.jsonl", wrong.repeat(20).as_bytes(), json!({})).unwrap_err();

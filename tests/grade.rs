@@ -130,8 +130,7 @@ fn a_command_grades_without_gold_answers() {
     let scratch = Scratch::new();
     let judge = "#!/bin/sh\nwhile read -r line; do id=${line#*:}; id=${id%%,*}; echo \"{\\\"id\\\":$id,\\\"reward\\\":0.25}\"; done\n";
     scratch.write("judge", judge);
-    let config =
-        "[reward]\ngrader = \"command\"\ncorrect_from = 0.5\n[reward.process]\ncommand = [\"sh\", \"judge\"]\n";
+    let config = "[reward]\ngrader = \"command\"\ncorrect_from = 0.5\n[reward.process]\ncommand = [\"sh\", \"judge\"]\n";
     let (rows, said) = graded(&scratch, config, "{\"response\":\"a\"}\n{\"response\":\"b\"}\n", &[]);
     assert_eq!(rewards(&rows), [0.25, 0.25].map(Value::from), "{said}");
     // One that must compare with something says so.

@@ -841,7 +841,11 @@ fn what_a_judge_gives_must_come_to_a_reward() {
     }
     for (reply, more, what) in [
         ("@reward@:0.5", "", "the grader gives a reward, and does not say whether the answer is correct"),
-        ("@rewards@:{@a@:1}", "", "the grader gives a reward, and does not say whether the answer is correct"),
+        (
+            "@rewards@:{@a@:1}",
+            "",
+            "the grader gives a reward, and does not say whether the answer is correct",
+        ),
         (
             "@rewards@:{@a@:1},@correct@:true",
             "weights = { b = 1.0 }",

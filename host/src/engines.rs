@@ -138,7 +138,7 @@ impl AnyEngine {
 /// Where a run's weights are handed over to the server that samples by them. `config` is the text of the run's
 /// config, by whose hash its folders are told from others'.
 pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> Handover {
-    let precision = rollout_server.dtype;
+    let precision = rollouts.dtype;
     let write = move |core: &dyn Core, folder: &Path| -> std::result::Result<String, EngineError> {
         let told = |t: Error| EngineError::Remote { what: t.what, hint: t.hints.join("; ") };
         core.checkpoint()?.export(folder, precision, tokens.special())?;
@@ -146,9 +146,9 @@ pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> 
         allot_base::lasting(folder).map_err(told)?;
         checkpoint::sha256(&folder.join("model.safetensors")).map_err(told)
     };
-    let there = rollout_server.weights_there.clone().unwrap_or_else(|| rollout_server.weights.clone());
+    let there = rollouts.weights_there.clone().unwrap_or_else(|| rollouts.weights.clone());
     let tag = &hex(&Sha256::digest(config))[..8];
-    Handover::new(rollout_server.weights.clone().into(), there, tag, Box::new(write))
+    Handover::new(rollouts.weights.clone().into(), there, tag, Box::new(write))
 }
 
 impl Engine for AnyEngine {

@@ -140,7 +140,7 @@ fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
     });
     let http = one.http.as_ref().map(HttpConfig::identity);
     let component = one.component.as_ref().map(ComponentConfig::identity);
-    let mut judged = json!(RewardConfig { judge: None, python, http, component, ..one.clone() });
+    let mut judged = json!(RewardConfig { process: None, python, http, component, ..one.clone() });
     if let Some(met) = met {
         judged["judge"] = json!(met.identity);
     }
@@ -166,8 +166,8 @@ fn elsewhere(training: &mut Value, server: &RemoteConfig) {
 fn sampled_by(rollouts: &RolloutsConfig) -> Value {
     json!({
         "kind": rollouts.kind,
-        "model": rollout_server.model,
-        "dtype": rollout_server.dtype,
-        "tolerance": rollout_server.tolerance,
+        "model": rollouts.model,
+        "dtype": rollouts.dtype,
+        "tolerance": rollouts.tolerance,
     })
 }

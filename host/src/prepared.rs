@@ -142,7 +142,7 @@ fn signals(config: &TrainConfig) -> (&'static str, &'static [&'static str]) {
 fn sampler(config: &TrainConfig, shape: &Shape) -> Result<Option<Sampler>> {
     let Some(rollouts) = &config.rollout_server else { return Ok(None) };
     // Each rollout is a request of its own, and each server gets this many at a time.
-    engines::has_room("model.rows", (config.model.rows * rollout_server.url.all().len()) as u64)?;
+    engines::has_room("model.rows", (config.model.rows * rollouts.url.all().len()) as u64)?;
     Ok(Some(rollouts::preflight(rollouts, shape, &config.unusual())?))
 }
 

@@ -196,7 +196,8 @@ fn the_front_door_is_short_and_quotes_the_evidence() {
     let (_, measured) = readme.split_once("\n## What we measured\n").unwrap();
     let (measured, _) = measured.split_once("\n## ").unwrap();
     let ratios = measured.split("needs ").skip(1).filter_map(|rest| rest.split(" (").next());
-    let ratios: Vec<&str> = ratios.filter(|words| words.ends_with("more") || words.ends_with("fewer")).collect();
+    let ratios: Vec<&str> =
+        ratios.filter(|words| words.ends_with("more") || words.ends_with("fewer")).collect();
     assert_eq!(ratios.len(), 3, "{ratios:?}");
     for ratio in ratios {
         assert!(evidence.contains(&format!("**{ratio}**")), "{ratio} is not on the page of evidence");

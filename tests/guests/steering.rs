@@ -118,7 +118,8 @@ fn words_of_a_guest() {
 #[test]
 fn records_that_were_edited() {
     let scratch = Scratch::new();
-    let config = CONFIG.replace("./guest.wasm", "uniform").replace("[policy.limits]\nfuel = 100_000_000\n", "");
+    let config =
+        CONFIG.replace("./guest.wasm", "uniform").replace("[policy.limits]\nfuel = 100_000_000\n", "");
     scratch.write("run.toml", config);
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     assert!(said.ends_with("exit code 0"), "{said}");

@@ -37,7 +37,8 @@ pub fn blocks(text: &str) -> Vec<Block> {
         let indent = line.len() - line.trim_start().len();
         if let Some(kind) = line.trim_start().strip_prefix("```") {
             let inside = lines.by_ref().take_while(|line| line.trim_start() != "```");
-            let text: String = inside.flat_map(|line| [line.get(indent..).unwrap_or_default(), "\n"]).collect();
+            let text: String =
+                inside.flat_map(|line| [line.get(indent..).unwrap_or_default(), "\n"]).collect();
             if kind == "sh" {
                 blocks.push(Block { heading: heading.clone(), mark: mark.clone(), text });
             }

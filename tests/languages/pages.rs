@@ -73,7 +73,11 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
     ("docs/how-to/recipes.md", "duckdb", "it needs DuckDB"),
     ("docs/how-to/recipes.md", "allot train mine.toml --policy adarft", "it needs what DuckDB makes"),
     ("docs/how-to/recipes.md", "allot grade", "it needs Python; tests/grade.rs grades by functions"),
-    ("docs/how-to/recipes.md", "allot train rewarded.toml", "it needs Python; tests/functions.rs trains by functions"),
+    (
+        "docs/how-to/recipes.md",
+        "allot train rewarded.toml",
+        "it needs Python; tests/functions.rs trains by functions",
+    ),
     ("docs/how-to/your-row.md", "allot compare w1.toml", "it needs a config that the reader writes"),
     ("docs/how-to/your-row.md", "allot report my-rule-w1", "it needs that comparison"),
     ("docs/how-to/scaling.md", "python -m sglang", "it needs SGLang and a GPU"),

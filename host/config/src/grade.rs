@@ -35,7 +35,9 @@ impl GradeConfig {
             || config.reward.graders.iter().any(|one| one.overlong.is_some());
         if penalized && config.sampling.max_tokens.is_none() {
             let what = format!("`{}` has `reward.overlong` and no `sampling.max_tokens`", tree.name());
-            return Err(Error::new(what).hint("Set `max_tokens` under [sampling]: the penalty depends on it."));
+            return Err(
+                Error::new(what).hint("Set `max_tokens` under [sampling]: the penalty depends on it.")
+            );
         }
         config.reward.check(tree.name(), config.longest())?;
         config.reward.settle()?;

@@ -406,8 +406,10 @@ impl TrainConfig {
         let also = self.evaluation.also.iter();
         let also =
             also.map(|s| (format!("evaluation.also.{}.sampling", s.name), self.sampling_as(s.sampling)));
-        let sections =
-            [("sampling", self.sampling), ("evaluation.sampling", self.sampling_as(self.evaluation.sampling))];
+        let sections = [
+            ("sampling", self.sampling),
+            ("evaluation.sampling", self.sampling_as(self.evaluation.sampling)),
+        ];
         for (section, s) in sections.map(|(key, s)| (key.to_owned(), s)).into_iter().chain(also) {
             // As it was written: 0.1 in 32 bits has a long tail in 64.
             let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
@@ -516,7 +518,8 @@ impl TrainConfig {
     /// Refuses settings that the inference server does not support.
     fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
         if !self.engine.is_native() {
-            let what = format!("`{name}`: `[rollout_server]` is for updates on this machine, and a server trains");
+            let what =
+                format!("`{name}`: `[rollout_server]` is for updates on this machine, and a server trains");
             return Err(Error::new(what).hint("leave out `[rollout_server]`, or `[engine]`"));
         }
         if let Some((key, value, rule)) = rollouts.wrong() {
@@ -590,7 +593,7 @@ impl TrainConfig {
             self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
         }
         if let Some(rollouts) = &mut self.rollout_server {
-            rollout_server.weights = whole(Path::new(&rollout_server.weights))?.display().to_string();
+            rollouts.weights = whole(Path::new(&rollouts.weights))?.display().to_string();
         }
         self.policy.settle()?;
         self.reward.settle()?;
@@ -610,7 +613,10 @@ impl TrainConfig {
     pub fn unusual(&self) -> Sampling {
         let own = self.requestable().into_iter().flat_map(|range| [range.most, range.least]);
         let own = own.into_iter().find(|own| own.temperature != 1.0);
-        Sampling { temperature: own.map_or(self.sampling.temperature, |own| own.temperature), ..self.sampling }
+        Sampling {
+            temperature: own.map_or(self.sampling.temperature, |own| own.temperature),
+            ..self.sampling
+        }
     }
 
     /// Returns the sampling settings of held-out answers.

@@ -154,7 +154,7 @@ impl Setup {
             run,
             limits: self.limits(),
             ceilings: Ceilings::default(),
-            caps: policy.limits(),
+            caps: policy.caps(),
             state: hex(state),
             accuracy: None,
             scores: Vec::new(),

@@ -217,7 +217,8 @@ impl One<'_> {
         let (file, place, config) = (&self.file, self.place, self.config);
         if config.process.is_some() && !grader.has_processes() {
             let name = grader.name();
-            let what = format!("{file} has a section [{place}.process], and grader `{name}` has no processes");
+            let what =
+                format!("{file} has a section [{place}.process], and grader `{name}` has no processes");
             let hint = "leave the section out, or take grader `command`, `functions` or `math-verify`";
             return Err(Error::new(what).hint(hint));
         }
@@ -229,8 +230,9 @@ impl One<'_> {
         }
         if config.python.is_some() && config.process.is_some() {
             let what = format!("{file} has both sections [{place}.python] and [{place}.process]");
-            let hint =
-                format!("[{place}.python] has math-verify run in the sandbox, [{place}.process] in processes");
+            let hint = format!(
+                "[{place}.python] has math-verify run in the sandbox, [{place}.process] in processes"
+            );
             return Err(Error::new(what).hint(hint));
         }
         let own = [
@@ -249,7 +251,7 @@ impl One<'_> {
         }
     }
 
-    fn process(&self, judge: &JudgeConfig) -> Result<()> {
+    fn process(&self, process: &JudgeConfig) -> Result<()> {
         if process.command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
             let what = format!("{}: `{}.process.command` is empty", self.file, self.place);
             return Err(Error::new(what).hint("it is a program and its arguments, each a text of its own"));
@@ -258,7 +260,11 @@ impl One<'_> {
             return self.wrong("process.processes", process.processes as f64, "it is from 1 to 1024");
         }
         if !(process.seconds > 0.0 && process.seconds <= 86_400.0) {
-            return self.wrong("process.seconds", process.seconds, "it is more than 0 and at most a day, 86400");
+            return self.wrong(
+                "process.seconds",
+                process.seconds,
+                "it is more than 0 and at most a day, 86400",
+            );
         }
         let start = process.start_seconds();
         if !(start > 0.0 && start <= 604_800.0) {
@@ -270,8 +276,11 @@ impl One<'_> {
 
     fn functions(&self, grader: AnyGrader) -> Result<()> {
         let (file, place, config) = (&self.file, self.place, self.config);
-        if grader == AnyGrader::Command && config.process.as_ref().is_none_or(|process| process.command.is_none()) {
-            let hint = format!(r#"write one under [{place}.process], like command = ["python3", "judge.py"]"#);
+        if grader == AnyGrader::Command
+            && config.process.as_ref().is_none_or(|process| process.command.is_none())
+        {
+            let hint =
+                format!(r#"write one under [{place}.process], like command = ["python3", "judge.py"]"#);
             return Err(Error::new(format!("{file} has grader `command` and no command")).hint(hint));
         }
         let error = match &config.functions {

@@ -139,7 +139,7 @@ impl RolloutsConfig {
     }
 
     /// Returns why the server's log-probabilities cannot be the denominators of ratios, where they cannot.
-    pub fn cannot(&self, rollout: &Sampling) -> Option<&'static str> {
+    pub fn cannot(&self, sampling: &Sampling) -> Option<&'static str> {
         let cut = sampling.top_k > 0 || sampling.top_p < 1.0;
         (self.kind == ServerKind::Vllm && cut && sampling.temperature != 1.0).then_some(
             "vLLM tells log-probabilities before temperature and cuts, or after both: with another temperature \

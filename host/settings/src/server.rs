@@ -71,7 +71,7 @@ impl Server {
         self,
         update: &UpdateConfig,
         optimizer: &OptimizerConfig,
-        rollout: &Sampling,
+        sampling: &Sampling,
     ) -> Option<(&'static str, String, &'static str, &'static str)> {
         let loss = &update.loss;
         let kind = || serde_json::to_value(loss.kind).ok().and_then(|v| v.as_str().map(str::to_owned));

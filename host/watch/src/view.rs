@@ -192,7 +192,8 @@ fn head(scene: &Scene, choice: &Choice, keys: bool, area: Rect, buffer: &mut Buf
 }
 
 fn charts(scene: &Scene, chosen: Option<usize>, area: Rect, buffer: &mut Buffer, style: Style) {
-    let scores = chart(scene, chosen, style, "held-out accuracy by rollouts", "no evaluation yet", Unit::Share);
+    let scores =
+        chart(scene, chosen, style, "held-out accuracy by rollouts", "no evaluation yet", Unit::Share);
     let wastes = chart(scene, chosen, style, "waste by step", "no step yet", Unit::Percent);
     if area.width >= TWO_WIDE {
         let left = area.width * 11 / 20;

@@ -62,7 +62,7 @@ struct Model {
 pub fn preflight(
     config: &RolloutsConfig,
     shape: &Shape,
-    rollout: &Sampling,
+    sampling: &Sampling,
 ) -> Result<Preflight, EngineError> {
     Handover::try_folder(Path::new(&config.weights))?;
     let mut all: Option<Preflight> = None;
@@ -71,7 +71,7 @@ pub fn preflight(
         let one = waited(async {
             match config.kind {
                 ServerKind::Sglang => sglang(&client, config, shape).await,
-                ServerKind::Vllm => vllm(&client, config, rollout).await,
+                ServerKind::Vllm => vllm(&client, config, sampling).await,
             }
         })??;
         all = Some(all.map_or_else(|| one.clone(), |all| all.and(&one)));
@@ -118,7 +118,9 @@ async fn known<T: for<'d> Deserialize<'d>>(
         let what = format!("what is at {url} is no {kind} that this program knows: {why}");
         told(
             what,
-            &format!("set `rollout_server.url` to what comes before `/{verb}`; allot was written for {VERSIONS}"),
+            &format!(
+                "set `rollout_server.url` to what comes before `/{verb}`; allot was written for {VERSIONS}"
+            ),
         )
     };
     let answer = client.ask(verb, None).await.map_err(|failure| match failure {
@@ -168,7 +170,7 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
 async fn vllm(
     client: &Client,
     config: &RolloutsConfig,
-    rollout: &Sampling,
+    sampling: &Sampling,
 ) -> Result<Preflight, EngineError> {
     let url = &client.to().url;
     let version: Value = known(client, "version", "vLLM").await?;

@@ -22,11 +22,11 @@ pub fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         row("  adapters", format!("of rank {}", server.lora_rank));
     }
     if let (Some(rollouts), Some(sampler)) = (&config.rollout_server, &prepared.sampler) {
-        let mut urls = rollout_server.url.all().iter();
+        let mut urls = rollouts.url.all().iter();
         row("rollouts", urls.next().cloned().unwrap_or_default());
         urls.for_each(|url| row("", url.clone()));
         row("  server", format!("{} {}", rollouts.kind.name(), sampler.version));
-        row("  weights", format!("in {}, in {}", rollout_server.weights, precision(rollout_server.dtype)));
+        row("  weights", format!("in {}, in {}", rollouts.weights, precision(rollouts.dtype)));
     }
     row("model", config.model.source.clone());
     row("  parameters", prepared.shape.parameters().to_string());
