@@ -161,3 +161,22 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn the_glossary_has_every_section_of_a_config() {
+    let glossary = std::fs::read_to_string(root().join("docs/reference/glossary.md")).unwrap();
+    let first = |line: &str| line.strip_prefix("| ")?.split(" | ").next().map(str::to_lowercase);
+    let words: Vec<String> = glossary.lines().filter_map(first).collect();
+    let sections = taken(&Scratch::new(), &["train"], "no_such_key = 1\n");
+    assert!(sections.len() > 12, "{sections:?}");
+    for section in sections {
+        let word = section.replace('_', " ");
+        let there = |one: &String| {
+            one.split(|c: char| !(c.is_alphanumeric() || c == ' ' || c == '-')).any(|part| {
+                let part = part.trim();
+                part == word || format!("{part}s") == word
+            })
+        };
+        assert!(words.iter().any(there), "`{section}` is not in the glossary");
+    }
+}
