@@ -80,7 +80,7 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
         ("[budget]", plain("budget")),
         ("[advantage]", plain("advantage")),
         ("[model]", plain("model")),
-        ("[sampling]", plain("rollout")),
+        ("[sampling]", plain("sampling")),
         ("[requests]", plain("requests")),
         ("[update]", plain("update")),
         ("[optimizer]", plain("optimizer")),
@@ -103,14 +103,14 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
             "[policy]",
             vec![
                 ("[policy]\nno_such_key = 1\n".into(), String::new()),
-                ("[policy.limits]\nno_such_key = 1\n".into(), "caps.".into()),
+                ("[policy.limits]\nno_such_key = 1\n".into(), "limits.".into()),
             ],
         ),
         (
             "[reward]",
             vec![
                 ("[reward]\nno_such_key = 1\n".into(), String::new()),
-                ("[reward.process]\nno_such_key = 1\n".into(), "judge.".into()),
+                ("[reward.process]\nno_such_key = 1\n".into(), "process.".into()),
                 ("[reward.python]\nno_such_key = 1\n".into(), "python.".into()),
                 ("[reward.functions]\nno_such_key = 1\n".into(), "functions.".into()),
                 ("[reward.http]\nno_such_key = 1\n".into(), "http.".into()),
