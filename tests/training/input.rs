@@ -302,7 +302,7 @@ fn typed(overrides: &[&str]) -> String {
 fn a_list_is_no_section() {
     let list = wrong("[optimizer]\nlearning_rate = 2e-4", "[optimizer]\nlearning_rate = [1]");
     // serde's derive would take the first field, and leave out the rest.
-    for section in ["optimizer", "checkpoint", "evaluation", "advantage", "update", "engine", "rollout"] {
+    for section in ["optimizer", "checkpoint", "evaluation", "advantage", "update", "engine", "sampling"] {
         let said = typed(&[&format!("{section}=[1]")]);
         let what = "expected a section, whose values are given by key";
         assert!(said.contains(what) && said.ends_with("exit code 2"), "{section}: {said}");
