@@ -164,7 +164,7 @@ use = "uniform"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 8
 [optimizer]
 learning_rate = 1e-4

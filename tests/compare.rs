@@ -42,7 +42,7 @@ fn said(scratch: &Scratch, args: &[&str]) -> String {
 
 /// The records below a folder, by their paths in it.
 fn records(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let runs = allot_files::find::runs(folder);
+    let runs = allot_base::find::runs(folder);
     let one = |run: &PathBuf| {
         (run.strip_prefix(folder).unwrap().to_owned(), fs::read(run.join("record.jsonl")).unwrap())
     };
@@ -76,7 +76,7 @@ fn written(folder: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
         let at = fs::metadata(run.join("record.jsonl")).unwrap().modified().unwrap();
         (run, at)
     };
-    allot_files::find::runs(folder).into_iter().map(one).collect()
+    allot_base::find::runs(folder).into_iter().map(one).collect()
 }
 
 #[test]
@@ -268,14 +268,14 @@ fn a_ratio_is_that_of_the_costs_beside_it() {
         )
     );
     let back = report_of(&[(Some(35_800), Some(49_900))], same);
-    assert!(on_cost(&back).1.starts_with("`dapo` took 1.39× as many rollouts as `uniform`"));
+    assert!(on_cost(&back).1.starts_with("`dapo` took 1.39× more rollouts than `uniform`"));
     // Ten seeds, each of them about half as cheap: number, interval, word and direction are those of one thing.
     let twice: Vec<_> = (1..=10).map(|i| (Some(20_000 + 500 * i), Some(40_000 + 1_100 * i))).collect();
     let (kind, words) = on_cost(&report_of(&twice, same));
     assert_eq!(kind, Outcome::Worse);
     assert_eq!(
         words,
-        "`dapo` needs 2.02× as many rollouts as `uniform` to 60 % (95 %: 2.02 to 2.03; p < 0.005 by Holm's correction)"
+        "`dapo` needs 2.02× more rollouts than `uniform` to 60 % (95 %: 2.02 to 2.03; p < 0.005 by Holm's correction)"
     );
 }
 
@@ -316,7 +316,7 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
     let back: Vec<_> = some.iter().map(|(a, b)| (*b, *a)).collect();
     let (kind, words) = on_cost(&report_of(&back, same));
     assert!(
-        kind == Outcome::Worse && words.contains("at least 1.20× as many rollouts as `uniform`"),
+        kind == Outcome::Worse && words.contains("at least 1.20× more rollouts than `uniform`"),
         "{words}"
     );
 }
@@ -445,7 +445,7 @@ fn a_config_without_a_comparison_is_told() {
     insta::assert_snapshot!(said(&with(plain), &["compare", "compare.toml"]), @"
     error: `compare.toml` has no section [compare]
 
-    hint: say what is compared, as in configs/compare-tiny.toml
+    hint: add it, as `allot configs compare-tiny` has it
     exit code 2
     ");
 }

@@ -117,7 +117,7 @@ pool = 4
 rollouts = 200
 [policy]
 use = "./guest.wasm"
-[policy.caps]
+[policy.limits]
 fuel = 100_000_000
 [world]
 prompts = 5
@@ -211,7 +211,7 @@ use = "./guest.wasm"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 8
 [evaluation]
 problems = 2
@@ -219,7 +219,7 @@ problems = 2
 grader = "command"
 correct_from = 1.0
 weights = { right = 2.0, short = 0.5 }
-[reward.judge]
+[reward.process]
 command = ["python3", "judge.py"]
 [[tasks]]
 kind = "sums"
@@ -329,7 +329,7 @@ use = "./guest.wasm"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 8
 [update]
 epochs = 2

@@ -474,6 +474,30 @@ fn what_is_wrong_with_a_data_set_is_told() {
 
 /// As a download that broke off leaves it.
 #[test]
+fn errors_of_rows_come_as_one_list() {
+    let rows = "{\"question\": \"1+1=\", \"answer\": \"2\"}\n\
+                {\"question\": 7, \"answer\": \"2\"}\n\
+                {\"answer\": \"2\"}\n\
+                {\"question\": \"1+4=\", \"answer\": [[\"5\"]]}\n";
+    let error = written("several.jsonl", rows.as_bytes(), json!({})).unwrap_err();
+    assert_eq!(
+        told(&error),
+        "3 rows have errors:\n  \
+         `several.jsonl` line 2: `question` is neither text nor a list of messages with `role` and `content`\n  \
+         `several.jsonl` line 3 has no column `question`\n  \
+         `several.jsonl` line 4: `answer` is a list of lists\n\
+         hint: name the column to take with `question = \"…\"`"
+    );
+    // A file that is wrong from its first row on is told of once; of many, the first ten are.
+    let wrong = "{\"question\": 7, \"answer\": \"2\"}\n";
+    let error = written("all.jsonl", wrong.repeat(20).as_bytes(), json!({})).unwrap_err();
+    assert_eq!(error.to_string().lines().count(), 1, "{error}");
+    let many = format!("{{\"question\": \"1+1=\", \"answer\": \"2\"}}\n{}", wrong.repeat(20));
+    let error = written("many.jsonl", many.as_bytes(), json!({})).unwrap_err();
+    assert_eq!(error.to_string().lines().count(), 11, "{error}");
+}
+
+#[test]
 fn a_parquet_file_cut_anywhere_is_told() {
     let whole = std::fs::read(cases().join("verl_list.parquet")).unwrap();
     for length in (0..whole.len()).step_by(61) {

@@ -10,8 +10,8 @@ mod skip;
 
 use std::path::Path;
 
+use allot_base::Error;
 use allot_config::train::TrainConfig;
-use allot_error::Error;
 use allot_judges::environment::make;
 use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Judgement, Opinion, Question};
@@ -222,7 +222,7 @@ environment = { use = "verifiers", tasks = ["sums"], size = 30 }
 "#;
     let tasks = CONFIG.find("[[tasks]]").unwrap();
     let reward = format!(
-        "\n[reward]\ngrader = \"environment\"\n[reward.judge]\ncommand = [\"{}\"]\nprocesses = 1\nseconds = 60\n",
+        "\n[reward]\ngrader = \"environment\"\n[reward.process]\ncommand = [\"{}\"]\nprocesses = 1\nseconds = 60\n",
         python.display()
     );
     format!("{}{reward}\n[checkpoint]\nevery = 1\n{data}", &CONFIG[..tasks])

@@ -100,7 +100,7 @@ impl Place {
         let one = |run: &PathBuf| {
             (run.strip_prefix(&folder).unwrap().to_owned(), fs::read(run.join("record.jsonl")).unwrap())
         };
-        allot_files::find::runs(&folder).iter().map(one).collect()
+        allot_base::find::runs(&folder).iter().map(one).collect()
     }
 
     /// All tables of the report, and the array of scores.

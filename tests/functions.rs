@@ -78,7 +78,7 @@ fn reward(reward: f32, correct: Option<bool>) -> Opinion {
 }
 
 fn raised(why: &str) -> Opinion {
-    Err(format!("the judge says: {why}"))
+    Err(format!("the grader says: {why}"))
 }
 
 #[test]

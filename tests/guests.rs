@@ -26,7 +26,7 @@ rollouts = 4
 rollouts = 50
 [policy]
 use = "./guest.wasm"
-[policy.caps]
+[policy.limits]
 fuel = 100_000_000
 [world]
 prompts = 10
@@ -74,7 +74,7 @@ fn a_guest_that_loops_runs_out_of_fuel() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of fuel: more than 100000000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
@@ -93,7 +93,7 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of time: more than 0.05 s in one call
 
-    hint: look for an endless loop, or raise `seconds` under [policy.caps]
+    hint: look for an endless loop, or raise `seconds` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
@@ -106,7 +106,7 @@ fn a_guest_that_grows_runs_out_of_memory() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of memory: it requested 1080295440 bytes of at most 1073741824
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
@@ -119,7 +119,7 @@ fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of memory: it requested 1074003984 bytes of at most 1073741824
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
     note: all that was finished is in out/record.jsonl
     exit code 2
@@ -349,7 +349,7 @@ fn a_component_of_another_world_is_told_what_is_missing() {
     insta::assert_snapshot!(load(scratch::component("other_world")), @"
     error: could not load policy `./guest.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
 
-    hint: export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface: `allot new NAME` makes a policy that does
     exit code 2
     ");
 }
@@ -400,7 +400,7 @@ fn a_cache_that_cannot_be_used_is_warned_of_once() {
 fn a_hash_that_the_config_demands_is_enforced() {
     let scratch = Scratch::new();
     scratch.write("guest.wasm", scratch::guest("traps"));
-    scratch.write("run.toml", CONFIG.replace("[policy.caps]", "sha256 = \"00ff\"\n[policy.caps]"));
+    scratch.write("run.toml", CONFIG.replace("[policy.limits]", "sha256 = \"00ff\"\n[policy.limits]"));
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml"]), @"
     error: could not load policy `./guest.wasm`: the component's sha256 is HASH, the config demands 00ff
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use allot_error::Error;
+use allot_base::Error;
 use allot_judges::http::Http;
 use allot_judges::protocol::{Judgement, Opinion, Question};
 use allot_settings::http::{Api, HttpConfig};
@@ -172,11 +172,11 @@ fn a_verdict_is_the_last_in_the_reply_and_any_other_word_is_none() {
         assert_eq!(said(verdict, text), expected, "{text}");
     }
     for (verdict, text, why) in [
-        (score, "[[perhaps]]", "the judge's verdict `perhaps` is neither yes or no nor a number"),
-        (score, "[[nan]]", "the judge's verdict `nan` is neither yes or no nor a number"),
+        (score, "[[perhaps]]", "the grader's verdict `perhaps` is neither yes or no nor a number"),
+        (score, "[[nan]]", "the grader's verdict `nan` is neither yes or no nor a number"),
         (score, "[[1e39]]", "its verdict 1e39 is too large"),
-        (score, "Well.", "the judge gave no verdict, and said `Well.`"),
-        (None, "Verdict: yes", "the judge gave no verdict, and said `Verdict: yes`"),
+        (score, "Well.", "the grader gave no verdict, and said `Well.`"),
+        (None, "Verdict: yes", "the grader gave no verdict, and said `Verdict: yes`"),
     ] {
         assert_eq!(said(verdict, text), Err(why.to_owned()), "{text}");
     }
@@ -184,7 +184,7 @@ fn a_verdict_is_the_last_in_the_reply_and_any_other_word_is_none() {
     let config = config(&server, "chat", json!({}));
     server.play(vec![trick("completions", 1, What::Long)]);
     let got = ask(&mut judge(&config), &["5"]).unwrap();
-    assert_eq!(got, [Err("the judge's reply was cut after 1024 tokens".to_owned())]);
+    assert_eq!(got, [Err("the grader's reply was cut after 1024 tokens".to_owned())]);
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn a_server_that_is_gone_ends_judging_in_a_sentence() {
         (404, "has no `chat/completions`, or no such model: gone"),
         (401, "wants a key (401)"),
     ] {
-        // One of its own: requests that the judge before gave up may come in late, and would be counted.
+        // One of its own: requests that the grader before gave up may come in late, and would be counted.
         let server = Server::start();
         let config = config(&server, "chat", json!({ "patience_seconds": 0.2 }));
         server.play(vec![loopback::Trick {
@@ -350,7 +350,7 @@ fn a_server_is_looked_at_before_anything_else() {
     server.play(vec![trick("completions", 1, What::Text(said))]);
     let error = check(&config(json!({})));
     assert!(
-        error.what.contains(&format!("right answer: the judge gave no verdict, and said `{said}`")),
+        error.what.contains(&format!("right answer: the grader gave no verdict, and said `{said}`")),
         "{error:?}"
     );
     server.lock();

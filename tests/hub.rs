@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use allot_base::Error;
 use allot_engine::model::Checkpoint;
-use allot_error::Error;
 use allot_models::hub::{self, Hub};
 use allot_models::tokens::Tokens;
 use candle_core::Device;
@@ -340,7 +340,7 @@ fn a_run_takes_its_model_and_its_problems_from_the_hub() {
         [model]
         use = "hub:tiny/llama"
         threads = 1
-        [rollout]
+        [sampling]
         max_tokens = 4
         [reward]
         grader = "exact"

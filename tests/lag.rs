@@ -137,7 +137,7 @@ fn a_lag_that_makes_each_rollout_too_old_is_refused() {
 struct Even;
 
 impl Reward<Answer> for Even {
-    async fn score(&mut self, samples: &[(usize, &Sample<Answer>)]) -> allot_error::Result<Vec<Verdict>> {
+    async fn score(&mut self, samples: &[(usize, &Sample<Answer>)]) -> allot_base::Result<Vec<Verdict>> {
         let verdict = |(_, sample): &(usize, &Sample<Answer>)| {
             let right = sample.answer.tokens[0].is_multiple_of(2);
             Verdict::plain(f32::from(right), right)

@@ -100,17 +100,17 @@ fn who_is_marked_decides_and_a_source_has_graders_of_its_own() {
 fn a_part_without_a_verdict_leaves_none_to_the_sum() {
     let scratch = Scratch::new();
     scratch.write("judge", "#!/bin/sh\nwhile read -r line; do id=${line#*:}; id=${id%%,*}; echo \"{\\\"id\\\":$id,\\\"error\\\":\\\"no idea\\\"}\"; done\n");
-    let judged = "[[reward.graders]]\ngrader = \"command\"\n[reward.graders.judge]\ncommand = [\"sh\", \"judge\"]\nprocesses = 1\n";
+    let judged = "[[reward.graders]]\ngrader = \"command\"\n[reward.graders.process]\ncommand = [\"sh\", \"judge\"]\nprocesses = 1\n";
     scratch.write("run.toml", config(&format!("{TWO}{judged}")));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
-    assert!(said.contains("`command`: the judge says: no idea"), "{said}");
+    assert!(said.contains("`command`: the grader says: no idea"), "{said}");
     let (rewards, _) = recorded(&scratch, "run");
     assert!(rewards.iter().all(Value::is_null), "{rewards:?}");
 }
 
 /// A config whose command fails for each answer, with more of [reward] on top.
 fn failing(reward: &str) -> String {
-    let judge = "[reward.judge]\ncommand = [\"sh\", \"judge\"]\nprocesses = 2\n";
+    let judge = "[reward.process]\ncommand = [\"sh\", \"judge\"]\nprocesses = 2\n";
     config(&format!("[reward]\ngrader = \"command\"\n{reward}{judge}"))
 }
 
@@ -130,7 +130,7 @@ fn a_run_that_can_grade_none_of_its_first_answers_ends_with_the_grader_s_words()
         let run = format!("run-{first}");
         let said = scratch.allot(&["train", "run.toml", "--out", &run, "-o", "run.steps=20"]);
         let what = format!(
-            "error: none of the first {first} answers could be graded; the last one: the judge says: the key is not valid"
+            "error: none of the first {first} answers could be graded; the last one: the grader says: the key is not valid"
         );
         assert!(said.contains(&what) && said.ends_with("exit code 2"), "{said}");
         assert!(said.contains("hint: Fix the grader") && said.contains("hint: Set `patience`"), "{said}");

@@ -22,7 +22,7 @@ fn rows(scratch: &Scratch, name: &str, rows: &[(&str, Value)]) {
 fn dry_run(scratch: &Scratch, grader: &str, problems: &str) -> String {
     let config = format!(
         "[run]\nseed = 1\nsteps = 1\ngroups = 2\nrollouts = 2\n[budget]\nrollouts = 10\n[policy]\nuse = \"uniform\"\n\
-         [model]\nuse = \"tiny-sums\"\nthreads = 1\n[rollout]\nmax_tokens = 8\n[reward]\n{grader}\n{problems}"
+         [model]\nuse = \"tiny-sums\"\nthreads = 1\n[sampling]\nmax_tokens = 8\n[reward]\n{grader}\n{problems}"
     );
     scratch.write("run.toml", config);
     scratch.allot(&["train", "run.toml", "--dry-run"]).replace(&format!("{}/", scratch.path().display()), "")

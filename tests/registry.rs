@@ -13,10 +13,9 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot_error::Error;
-use allot_files::is_registry_address;
+use allot_base::{Error, is_registry_address};
 use allot_record::hex;
-use allot_registry::{Reference, fetch, push};
+use allot_remote::registry::{Reference, fetch, push};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 

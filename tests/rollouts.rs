@@ -30,7 +30,7 @@ const BOTH: [Kind; 2] = [Kind::Sglang, Kind::Vllm];
 /// The config, with its rollouts on a server.
 fn there(server: &Server) -> String {
     let section = format!(
-        "[rollouts]\nuse = \"{}\"\nurl = \"{}\"\nweights = \"{}\"\nretry_seconds = 0.005\nrequest_seconds = 60\n\
+        "[rollout_server]\nuse = \"{}\"\nurl = \"{}\"\nweights = \"{}\"\nretry_seconds = 0.005\nrequest_seconds = 60\n\
          patience_seconds = 30\n\n[model]",
         server.kind.name(),
         server.url,
@@ -713,8 +713,8 @@ fn what_a_user_gets_wrong_is_told_before_anything_is_made() {
         one("temperature = 1.0", "temperature = 0.7"),
         one("temperature = 1.0", "temperature = 0.7\ntop_p = 0.9"),
         one(
-            "[rollouts]",
-            "[engine]\nuse = \"tinker\"\nurl = \"http://localhost:1\"\nserver = \"tinker\"\nbase_model = \"m\"\n\n[rollouts]",
+            "[rollout_server]",
+            "[engine]\nuse = \"tinker\"\nurl = \"http://localhost:1\"\nserver = \"tinker\"\nbase_model = \"m\"\n\n[rollout_server]",
         ),
         one("\"uniform\"", &format!("\"{}\"", wants_entropy(&scratch))),
     ];

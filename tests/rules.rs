@@ -548,7 +548,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
         run: run.clone(),
         limits: config.budget.limits(config.world.longest),
         ceilings: config.budget.ceilings(),
-        caps: allot::shipped::stamp(config.policy.caps.caps()),
+        caps: allot::shipped::stamp(config.policy.limits.caps()),
         state: String::new(),
         accuracy: None,
         scores: Vec::new(),

@@ -367,7 +367,7 @@ fn a_run_is_scored_by_one_measure() {
     insta::assert_snapshot!(with(&twice, &["simulate", "run.toml"]), @"
     error: `run.toml`: `evaluation.every` and `evaluation.every_rollouts` are both given
 
-    hint: the score is taken by one measure
+    hint: set one of them
     exit code 2
     ");
 }
@@ -452,18 +452,18 @@ fn settings_are_checked_by_name_type_and_sense() {
 fn limits_that_make_no_sense_are_told() {
     let caps = |caps: &str| {
         with(
-            &CONFIG.replace("[world]", &format!("[policy.caps]\n{caps}\n[world]")),
+            &CONFIG.replace("[world]", &format!("[policy.limits]\n{caps}\n[world]")),
             &["simulate", "run.toml"],
         )
     };
     insta::assert_snapshot!(caps("seconds = 1e30"), @"
-    error: `run.toml`, [policy.caps]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
+    error: `run.toml`, [policy.limits]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
     exit code 2
     ");
     insta::assert_snapshot!(caps("fuel = 1000"), @"
     error: could not load policy `uniform`: its `describe` failed: ran out of fuel: more than 1000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("prompts = 100", "prompts = 4_000_000_000"), &["simulate", "run.toml"]), @"
@@ -580,7 +580,7 @@ fn building_nonsense_is_told() {
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
     error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
 
-    hint: a module exports what wit/0.2/allocation.wit asks for, or wit/reward/0.1/reward.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface from the module: `allot new NAME` makes a policy that does, `allot new NAME --kind grader` a grader
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"

@@ -53,7 +53,7 @@ fn records(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let name = run.strip_prefix(folder).unwrap().display().to_string();
         (name, fs::read(run.join("record.jsonl")).unwrap())
     };
-    allot_files::find::runs(folder).into_iter().map(one).collect()
+    allot_base::find::runs(folder).into_iter().map(one).collect()
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use allot_allocation::{Column, LENGTH};
 use allot_bank::{Bank, Drawn, Draws, Tally};
+use allot_base::{Error, Result, count};
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Sample;
-use allot_error::{Error, Result, count};
 use allot_judges::{Reward, Verdict};
 use allot_record::End;
 use serde_json::{Value, json};

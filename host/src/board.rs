@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use allot_error::Result;
+use allot_base::Result;
 
 use crate::interrupt;
 use crate::jobs::{Field, Happened, JobState, Jobs};

@@ -8,7 +8,7 @@ use allot_sandbox::{Fault, LogLine};
 
 use crate::stop::Stop;
 use crate::world::World;
-use allot_error::Error;
+use allot_base::Error;
 use allot_judges::protocol::Part;
 
 /// A policy: a component in its sandbox, or a function in a test.

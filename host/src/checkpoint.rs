@@ -8,15 +8,14 @@ use std::io::{BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{RolloutId, Spent};
+use allot_base::{Error, Result, lasting, lasting_whole};
 use allot_engine::{Answer, Sample};
-use allot_files::{lasting, lasting_whole};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::summary::Totals;
 use crate::tally::{StepTally, Waiting};
 use crate::world::Paid;
-use allot_error::{Error, Result};
 use allot_outputs::rollouts::RolloutRow;
 use allot_record::{Mark, hex};
 

@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
 use allot_bank::Draws;
+use allot_base::{Error, Result, lasting, lasting_up_to, write_lasting};
 use allot_config::PolicyConfig;
 use allot_config::compare::{CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_models::chat::Date;
 use toml::Table;
 
@@ -173,7 +172,7 @@ impl Comparison {
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let name = format!("the config of `{}`", self.arms[run.arm]);
             let mut load = |policy: &PolicyConfig| {
-                let sandbox = policy_loader::sandbox(policy.caps.caps())?;
+                let sandbox = policy_loader::sandbox(policy.limits.caps())?;
                 let (source, hash) = (&policy.source, policy.sha256.as_deref());
                 let bytes = match self.copy_of(run)? {
                     Some(bytes) => bytes,

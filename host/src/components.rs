@@ -4,9 +4,8 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, is_registry_address, lasting, write_lasting};
 use allot_config::PolicyConfig;
-use allot_error::{Error, Result};
-use allot_files::{is_registry_address, lasting, write_lasting};
 use allot_record::Reader;
 use allot_sandbox::sha256;
 

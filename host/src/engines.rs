@@ -5,13 +5,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
+use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Purpose, Report, Sample,
     Sampled, Whole,
 };
-use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_remote::Remote;
 use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
@@ -143,7 +143,7 @@ pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> 
         let told = |t: Error| EngineError::Remote { what: t.what, hint: t.hints.join("; ") };
         core.checkpoint()?.export(folder, precision, tokens.special())?;
         tokens.write(folder).map_err(told)?;
-        allot_files::lasting(folder).map_err(told)?;
+        allot_base::lasting(folder).map_err(told)?;
         checkpoint::sha256(&folder.join("model.safetensors")).map_err(told)
     };
     let there = rollouts.weights_there.clone().unwrap_or_else(|| rollouts.weights.clone());

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
-use allot_files::find;
+use allot_base::{Error, Result, find};
 use allot_outputs::compared::Compared;
 use allot_report::compare::{self, Question, Runs};
 use allot_report::history::{History, Rollout};

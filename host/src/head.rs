@@ -52,7 +52,7 @@ impl Prepared<'_> {
     /// The head of a training run.
     pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &Scores) -> Head {
         let config = &self.config;
-        let caps = config.policy.caps.caps();
+        let caps = config.policy.limits.caps();
         Head {
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
@@ -72,7 +72,7 @@ impl Prepared<'_> {
             "dtype": config.model.dtype,
             "threads": self.setup.threads,
             "lora": config.model.lora,
-            "sampling": config.rollout,
+            "sampling": config.sampling,
             "update": config.update,
             "optimizer": config.optimizer,
             "reward": self.reward(),
@@ -85,7 +85,7 @@ impl Prepared<'_> {
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
         }
-        if let Some(rollouts) = &config.rollouts {
+        if let Some(rollouts) = &config.rollout_server {
             training["rollouts"] = sampled_by(rollouts);
         }
         training
@@ -140,7 +140,7 @@ fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
     });
     let http = one.http.as_ref().map(HttpConfig::identity);
     let component = one.component.as_ref().map(ComponentConfig::identity);
-    let mut judged = json!(RewardConfig { judge: None, python, http, component, ..one.clone() });
+    let mut judged = json!(RewardConfig { process: None, python, http, component, ..one.clone() });
     if let Some(met) = met {
         judged["judge"] = json!(met.identity);
     }

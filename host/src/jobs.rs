@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
 use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::{self, Follower};

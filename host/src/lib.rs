@@ -7,7 +7,7 @@
 //! ```
 //! use allot::commands::{Cli, run};
 //! use allot::screen::Screen;
-//! use allot_error::Exit;
+//! use allot_base::Exit;
 //! use clap::Parser as _;
 //!
 //! let (mut out, mut progress) = (Vec::new(), Vec::new());
@@ -15,7 +15,7 @@
 //! let done = run(Cli::parse_from(["allot", "policies"]), &mut screen)?;
 //! assert!(matches!(done, Exit::Good));
 //! assert!(!out.is_empty());
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
 pub mod banked;

@@ -1,7 +1,7 @@
 //! A component that was loaded, whatever it is for.
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 use allot_judges::component;
 use allot_sandbox::{Grader, LoadError, Policy, Sandbox, Setting};
 

@@ -1,8 +1,8 @@
 //! The memory of this machine, and whether a run fits into it. What does not is told before it starts: past the
 //! end of memory a process is killed, or gives up without a sentence.
 
+use allot_base::{Error, Result};
 use allot_engine::cpu::Memory;
-use allot_error::{Error, Result};
 
 /// Bytes for the program, a policy, and what an allocator keeps: about the most that was seen beside what can be counted, with
 /// models of up to 27 million parameters (`tests/campaign/memory.rs`).
@@ -40,7 +40,7 @@ fn largest(memory: &Memory) -> String {
     let parts = [
         (memory.weights, "weights", "a smaller model takes less"),
         (memory.optimizer, "the optimizer", "a smaller model, or adapters with `model.lora`, take less"),
-        (memory.rollouts, "sampling", "fewer `model.rows` or `rollout.max_tokens` take less"),
+        (memory.rollouts, "sampling", "fewer `model.rows` or `sampling.max_tokens` take less"),
         (
             memory.activations,
             "activations",

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use allot_base::Result;
 use allot_config::Tree;
-use allot_error::Result;
 
 use crate::screen::Screen;
 

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
-use allot_files::write_lasting;
+use allot_base::{Error, Result, write_lasting};
 
 use crate::components::Copy;
 use crate::until::Until;

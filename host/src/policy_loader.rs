@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use allot_allocation::Run;
 use allot_allocation::shown;
 use allot_authoring::draft::{self, Draft};
+use allot_base::{Error, Result, cache, did_you_mean, is_registry_address, listed, turn};
 use allot_component::Kind;
-use allot_error::{Error, Result, did_you_mean, listed};
-use allot_files::{cache, is_registry_address, turn};
 use allot_judges::component;
-use allot_registry::Reference;
+use allot_remote::registry::Reference;
 use allot_sandbox::{Caps, Cost, Description, Fault, Grader, Interpreter, LoadError, Policy, Sandbox};
 use allot_settings::RewardConfig;
 
@@ -110,7 +109,7 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     if is_registry_address(source) {
         let reference = Reference::parse(source)?;
         screen.draw(format_args!("fetching {source}"));
-        let fetched = allot_registry::fetch(&reference, cache("policies").as_deref());
+        let fetched = allot_remote::registry::fetch(&reference, cache("policies").as_deref());
         screen.draw("");
         return fetched;
     }

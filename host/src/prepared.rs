@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use allot_allocation::{Run, Terms};
+use allot_base::{Error, Result};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
 use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{By, Shape};
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
-use allot_error::{Error, Result};
 use allot_judges::graders;
 use allot_judges::identity::GraderPreflight;
 use allot_models::tokens::Tokens;
@@ -131,7 +131,7 @@ impl<'a> Prepared<'a> {
 
 /// The engine's name, and the signals that it measures.
 fn signals(config: &TrainConfig) -> (&'static str, &'static [&'static str]) {
-    match (config.engine.server(), &config.rollouts) {
+    match (config.engine.server(), &config.rollout_server) {
         (Some(_), _) => ("tinker", &allot_remote::SIGNALS[..]),
         (None, Some(rollouts)) => (rollouts.kind.name(), &allot_remote::SIGNALS[..]),
         (None, None) => ("native", &Signal::NAMES[..]),
@@ -140,7 +140,7 @@ fn signals(config: &TrainConfig) -> (&'static str, &'static [&'static str]) {
 
 /// Asks the rollout server about itself, if one samples.
 fn sampler(config: &TrainConfig, shape: &Shape) -> Result<Option<Sampler>> {
-    let Some(rollouts) = &config.rollouts else { return Ok(None) };
+    let Some(rollouts) = &config.rollout_server else { return Ok(None) };
     // Each rollout is a request of its own, and each server gets this many at a time.
     engines::has_room("model.rows", (config.model.rows * rollouts.url.all().len()) as u64)?;
     Ok(Some(rollouts::preflight(rollouts, shape, &config.unusual())?))
@@ -148,11 +148,11 @@ fn sampler(config: &TrainConfig, shape: &Shape) -> Result<Option<Sampler>> {
 
 /// The most tokens that a prompt may have.
 fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
-    let answer = config.rollout.max_tokens as usize;
+    let answer = config.sampling.max_tokens as usize;
     let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
     let (most, limit) = shape.most(by);
     let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
-        let what = format!("`rollout.max_tokens` is {answer}, and the model's {limit} has {most}");
+        let what = format!("`sampling.max_tokens` is {answer}, and the model's {limit} has {most}");
         Error::new(what).hint(TOGETHER)
     })?;
     let longest = config.model.max_prompt_tokens.unwrap_or(room);
@@ -169,7 +169,7 @@ fn setup(config: &TrainConfig, problems: &Problems) -> Setup {
     Setup {
         precision: config.model.dtype,
         threads: config.model.threads.unwrap_or(1),
-        longest: prompt + config.rollout.max_tokens as usize,
+        longest: prompt + config.sampling.max_tokens as usize,
         lora: config.model.lora,
         reference: config.update.loss.kl > 0.0,
         seed: config.run.seed,
@@ -184,7 +184,7 @@ fn memory(config: &TrainConfig, shape: &Shape, setup: &Setup) -> Result<Memory> 
         DeviceName::Cpu => {
             // A policy that asks for fewer rollouts of a prompt has more prompts at a time.
             let together = config.run.rollouts.min(config.evaluation.rollouts) as usize;
-            let sampled = Sampled { rows, answer: config.rollout.max_tokens as usize, together };
+            let sampled = Sampled { rows, answer: config.sampling.max_tokens as usize, together };
             let memory = Memory::of(shape, setup, sampled, micro, update.recompute);
             Ok(if config.run.lag > 0 { memory.with_learner(model.dtype) } else { memory })
         }

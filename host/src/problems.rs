@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use allot_allocation::{Column, Columns, LENGTH, Misfit, shown};
+use allot_base::{Error, Result};
 use allot_config::train::{TrainConfig, is_of_the_hub};
-use allot_error::{Error, Result};
 use allot_judges::environment;
 use allot_models::hub;
 use allot_models::tokens::Tokens;
@@ -218,7 +218,7 @@ impl Problems {
             let shorten = longest_seen.map(|most| {
                 format!(
                     "all prompts are longer than {longest} tokens (up to {most}): shorten answers by \
-                     `rollout.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
+                     `sampling.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
                 )
             });
             return Err(Error::new(format!("there are no problems {which}")).hints(shorten));

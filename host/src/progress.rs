@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use crate::screen::Screen;
 use crate::summary::percent;
 use allot_allocation::Spent;
+use allot_base::Result;
 use allot_config::BudgetConfig;
 use allot_engine::Sample;
-use allot_error::Result;
 use allot_judges::{Reward, Verdict};
 use allot_loop::{Clipped, Measured};
 use allot_record::StepEnd;
@@ -73,7 +73,7 @@ const OFTEN: Duration = Duration::from_millis(200);
 impl<'p, 'a, 's, R> Scoring<'p, 'a, 's, R> {
     /// For a score of so many answers.
     pub fn new(reward: &'p mut R, progress: &'p mut Progress<'a, 's>, all: u64) -> Self {
-        progress.screen.draw(format_args!("scoring: 0 of {all} answers"));
+        progress.screen.draw(format_args!("evaluating: 0 of {all} answers"));
         Self { reward, progress, whole: 0, all, shown: Instant::now() }
     }
 }
@@ -85,7 +85,7 @@ impl<A, R: Reward<A>> Reward<A> for Scoring<'_, '_, '_, R> {
         let screen = &mut *self.progress.screen;
         if self.shown.elapsed() >= if screen.live { OFTEN } else { SELDOM } {
             self.shown = Instant::now();
-            let line = format!("scoring: {} of {} answers", self.whole, self.all);
+            let line = format!("evaluating: {} of {} answers", self.whole, self.all);
             if screen.live { screen.draw(line) } else { screen.tell(line) }
         }
     }
@@ -157,13 +157,12 @@ impl<'a, 's> Progress<'a, 's> {
         };
         let (reward, accuracy) = (step.reward, self.accuracy);
         let numbers = format!("reward {reward:.3}  accuracy {accuracy:.3}  waste {waste:.0} %");
-        if self.screen.live {
-            // A narrow terminal cuts off the end of it.
-            let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
-            self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
-        } else if step.accuracy.is_some() {
-            self.screen.tell(format_args!("{at}  {budget}  {numbers}"));
+        if step.accuracy.is_some() {
+            self.tell(format_args!("{at}  {budget}  {numbers}"));
         }
+        // A narrow terminal cuts off the end of it.
+        let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
+        self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
     }
 
     /// Tells of answers that could not be judged, the first time and whenever they are ten times as many.
@@ -228,8 +227,8 @@ mod tests {
 
     #[test]
     fn a_score_that_takes_long_is_seen_to_go_on() {
-        assert!(scored(true, OFTEN).contains("scoring: 1 of 40 answers"));
-        assert_eq!(scored(false, SELDOM), "scoring: 1 of 40 answers\n");
+        assert!(scored(true, OFTEN).contains("evaluating: 1 of 40 answers"));
+        assert_eq!(scored(false, SELDOM), "evaluating: 1 of 40 answers\n");
         assert_eq!(scored(false, OFTEN), "", "a log is no place for twenty lines a second");
     }
 }

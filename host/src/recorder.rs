@@ -29,7 +29,7 @@ use crate::tally::{StepTally, Waiting};
 use crate::training::Trained;
 use crate::until::{Means, Until};
 use crate::world::World;
-use allot_error::Result;
+use allot_base::Result;
 use allot_judges::graded::Graded;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times};
 use allot_report::Costs;

@@ -11,8 +11,8 @@ use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
 use allot_allocation::Column;
+use allot_base::{Error, Result, signals};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result, signals};
 use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 
@@ -181,7 +181,7 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
     let shown = checkpoint.display();
     let what = format!("the checkpoint `{shown}` is from a run with another judge: {how}");
     Err(Error::new(what).hint(format!(
-        "put the judge back as it was; or begin a new run under this one, from these weights by `model.use = \
+        "put the grader back as it was; or begin a new run under this one, from these weights by `model.use = \
          \"{shown}/model\"`"
     )))
 }

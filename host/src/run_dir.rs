@@ -5,8 +5,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Action, Advantage, Batch, Hold, Pick, Plan, View, shown};
-use allot_error::{Error, Result};
-use allot_files::lasting;
+use allot_base::{Error, Result, lasting};
 use serde::Serialize;
 
 use crate::stop::Stop;

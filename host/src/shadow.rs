@@ -17,7 +17,7 @@ use allot_sandbox::{Fault, LogLine, Policy, Sandbox};
 use crate::callbacks::Decide;
 use crate::screen::Screen;
 use crate::{components, diff, policy_loader, shipped};
-use allot_error::{Error, Result, count, signals};
+use allot_base::{Error, Result, count, signals};
 use lines::{Call, Entry, cut, files, line};
 
 /// Who decides, and who only looks on.

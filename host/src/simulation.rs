@@ -14,9 +14,9 @@ use crate::shadow::Decider;
 use crate::stop::Stop;
 use crate::summary::{self, Totals};
 use crate::world::World;
+use allot_base::{Error, Result};
 use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
-use allot_error::{Error, Result};
 use allot_judges::{Reward, RightOrWrong};
 use allot_record::{End, Head, Record};
 
@@ -109,7 +109,7 @@ impl<'a, E: Simulated> SimulatedRun<E, Decider<'a>> {
         let head = Head {
             accuracy: Some(world.engine.accuracy()),
             world: world.engine.stamp(),
-            ..head(world, &config.run, &config.budget, config.policy.caps.caps())
+            ..head(world, &config.run, &config.budget, config.policy.limits.caps())
         };
         Ok((simulation, head))
     }
@@ -147,7 +147,7 @@ impl<E: Simulated, P: Decide> SimulatedRun<E, P> {
             Ledger::new(config.budget.limits(engine.longest())),
         );
         let every = Some(config.evaluation.when("the config")?);
-        let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.caps.bounds());
+        let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.limits.bounds());
         let run = Loop::new(Constants { run, seed, scale, bounds, every }, config.budget.ceilings(), state);
         Ok(Self { world: World::new(run, engine, E::judge(), policy), begun: Vec::new() })
     }

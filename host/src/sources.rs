@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use allot_error::panics::caught;
+use allot_base::panics::caught;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;

@@ -7,7 +7,7 @@ use allot_record::RecordError;
 use allot_sandbox::Fault;
 use thiserror::Error;
 
-use allot_error::Error;
+use allot_base::Error;
 
 /// Why a run stops in the middle. Whatever was finished stays in the record.
 #[derive(Debug, Error)]

@@ -8,9 +8,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Column, Need};
+use allot_base::{Error, Result, write_lasting};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
-use allot_files::write_lasting;
 use allot_loop::At;
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
@@ -137,7 +136,7 @@ pub fn done(
         policy: shipped::policy_stamp(prepared.policy),
         settings: prepared.run.settings.clone(),
         terms: world.run.of.run.terms.clone(),
-        caps: shipped::stamp(prepared.config.policy.caps.caps()),
+        caps: shipped::stamp(prepared.config.policy.limits.caps()),
         state: hex(&world.run.state.policy),
     };
     let shown = world.run.of.run.columns();

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use allot_allocation::{Ledger, Pool, RolloutBuffer, TokenCosts, shown};
+use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::Checkpoint;
 use allot_engine::{Engine as _, Native, NativeConfig, Sampling, Signal, place};
-use allot_error::{Error, Result};
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
 use allot_loop::{Constants, Loop};
@@ -36,7 +36,7 @@ impl<'a> Prepared<'a> {
         let (engine, fingerprint) = self.engine()?;
 
         let all = Rc::clone(&self.problems.all);
-        let longest = config.rollout.max_tokens;
+        let longest = config.sampling.max_tokens;
         let mut run = self.run.clone();
         if let Some(terms) = &mut run.terms {
             terms.costs = TokenCosts::over(&lengths, longest, |prompt, tokens| engine.cost(prompt, tokens));
@@ -58,7 +58,7 @@ impl<'a> Prepared<'a> {
             run,
             seed: config.run.seed,
             scale: config.advantage,
-            bounds: config.policy.caps.bounds(),
+            bounds: config.policy.limits.bounds(),
             every: Some(config.evaluation.when("the config")?),
         };
         let run = Loop::new(constants, config.budget.ceilings(), state);
@@ -94,7 +94,7 @@ impl<'a> Prepared<'a> {
         };
         Ok(NativeConfig {
             seed: config.run.seed,
-            sampling: Sampling { keep_mask: config.update.keep_sampling_mask, ..config.rollout },
+            sampling: Sampling { keep_mask: config.update.keep_sampling_mask, ..config.sampling },
             evaluation: config.evaluation_samplings(),
             stops: self.stops.clone(),
             rows: config.model.rows,
@@ -107,7 +107,7 @@ impl<'a> Prepared<'a> {
 
     /// An engine that learns here, and samples here or on a server.
     fn here(&self, native: Native) -> Result<AnyEngine> {
-        let Some(rollouts) = &self.config.rollouts else {
+        let Some(rollouts) = &self.config.rollout_server else {
             return Ok(AnyEngine::Native(Box::new(native)));
         };
         let text = run_dir::text(&self.config)?;

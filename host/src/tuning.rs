@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allot_error::{Error, Result, count};
+use allot_base::{Error, Result, count};
 use allot_executor::Executor;
 use allot_report::tuning::{Measure, Tuning};
 

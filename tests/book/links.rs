@@ -9,6 +9,9 @@ use crate::scratch::root;
 /// Folders of the repository that pages name files of.
 const FOLDERS: [&str; 8] = ["host", "tests", "docs", "configs", "benches", "policies", "wit", ".ci"];
 
+/// Measurements of a day, which are not in the book.
+const ARCHIVE: &str = "docs/archive";
+
 /// A path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut whole, part| {
@@ -30,10 +33,43 @@ fn every_page_is_in_the_contents_once() {
     let mut listed: Vec<String> = contents.links().iter().map(|link| format!("docs/{link}")).collect();
     listed.sort();
     let there = pages.iter().map(|page| page.path.clone());
-    let mut there: Vec<String> =
-        there.filter(|path| path.starts_with("docs/") && path != "docs/SUMMARY.md").collect();
+    let of_the_book =
+        |path: &String| path.starts_with("docs/") && path != "docs/SUMMARY.md" && !path.starts_with(ARCHIVE);
+    let mut there: Vec<String> = there.filter(of_the_book).collect();
     there.sort();
     assert_eq!(listed, there);
+}
+
+#[test]
+fn a_page_has_one_title_in_the_contents_and_in_its_heading() {
+    let pages = all();
+    let contents = pages.iter().find(|page| page.path == "docs/SUMMARY.md").unwrap();
+    let mut found = 0;
+    for line in contents.lines() {
+        let entry = line.trim_start_matches("- ").strip_prefix('[').and_then(|rest| rest.split_once("]("));
+        let Some((title, link)) = entry.filter(|(_, link)| *link != "index.md)") else { continue };
+        let path = format!("docs/{}", link.trim_end_matches(')'));
+        let page = pages.iter().find(|page| page.path == path).unwrap();
+        assert_eq!(page.text.lines().next(), Some(format!("# {title}").as_str()), "{path}");
+        found += 1;
+    }
+    assert!(found > 20, "{found}");
+}
+
+/// A reader who comes to an old measurement learns first which page has what is true today.
+#[test]
+fn an_archived_page_begins_with_what_supersedes_it() {
+    let pages = all();
+    let archived: Vec<&Page> = pages.iter().filter(|page| page.path.starts_with(ARCHIVE)).collect();
+    assert!(archived.len() > 20, "{}", archived.len());
+    for page in archived {
+        let second = page.text.lines().nth(2).unwrap_or_default();
+        let newer =
+            second.strip_prefix("> **Archived.** Superseded by [").and_then(|rest| rest.split_once("]("));
+        let newer = newer.unwrap_or_else(|| panic!("{}: {second}", page.path)).1;
+        let newer = plain(&page.folder().join(newer.split_once(')').unwrap().0));
+        assert!(!newer.starts_with(ARCHIVE) && root().join(&newer).exists(), "{}: {newer:?}", page.path);
+    }
 }
 
 #[test]
@@ -54,7 +90,8 @@ fn every_link_leads_somewhere() {
             return Some("leads nowhere");
         }
         // In the book there is nothing else.
-        if page.path.starts_with("docs/") && !to.starts_with("docs") {
+        let of_the_book = |path: &Path| path.starts_with("docs") && !path.starts_with(ARCHIVE);
+        if of_the_book(Path::new(&page.path)) && !of_the_book(&to) {
             return Some("leads out of the book: name the file in backticks");
         }
         let known = anchors.get(&to).is_none_or(|anchors| anchor.is_empty() || anchors.contains(anchor));
@@ -77,9 +114,7 @@ fn files_that_pages_name_are_there() {
             && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'))
     };
     let mut gone = Vec::new();
-    for page in
-        all().iter().filter(|page| !page.path.starts_with("docs/results") && page.path != "CHANGELOG.md")
-    {
+    for page in all().iter().filter(|page| !page.path.starts_with(ARCHIVE) && page.path != "CHANGELOG.md") {
         let code = page.code();
         let missing = code.iter().filter(|code| named(code) && !root().join(code).exists());
         gone.extend(missing.map(|code| format!("{}: `{code}`", page.path)));
@@ -110,6 +145,27 @@ fn pages_that_code_names_are_there() {
     assert!(gone.is_empty(), "{}", gone.join("\n"));
 }
 
+/// Those who have the wheel have neither a checkout nor this book: a message names a key or a command.
+#[test]
+fn messages_name_no_file_that_a_wheel_does_not_have() {
+    let files = ["docs/", "configs/", "benches/", "wit/0", "wit/reward"];
+    let not_said = ["include", "path", "Path"];
+    let mut named = Vec::new();
+    let sources =
+        below("host").into_iter().filter(|path| is(path, &["rs"]) && !path.starts_with("host/xtask"));
+    for path in sources.filter(|path| !path.ends_with("build.rs") && !path.contains("test")) {
+        let text = std::fs::read_to_string(root().join(&path)).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        let said = lines.filter(|line| !not_said.iter().any(|word| line.contains(word)));
+        named.extend(
+            said.filter(|line| files.iter().any(|file| line.contains(file)))
+                .map(|line| format!("{path}: {line}")),
+        );
+    }
+    assert!(named.is_empty(), "{}", named.join("\n"));
+}
+
 /// A test that an invariant names.
 #[test]
 fn tests_that_invariants_name_are_there() {
@@ -125,4 +181,29 @@ fn tests_that_invariants_name_are_there() {
     assert!(named.len() > 20, "{}", named.len());
     named.retain(|name| !sources.contains(&format!("fn {name}(")));
     assert!(named.is_empty(), "no such tests: {}", named.join(", "));
+}
+
+/// A reader decides within a minute: README and the page of evidence stay short, and a number has one home.
+#[test]
+fn the_front_door_is_short_and_quotes_the_evidence() {
+    let pages = all();
+    let page = |path: &str| &pages.iter().find(|page| page.path == path).unwrap().text;
+    let (readme, evidence) = (page("README.md"), page("docs/results/evidence.md"));
+    for (text, most) in [(readme, 1100), (evidence, 1200)] {
+        let words = text.split_whitespace().count();
+        assert!(words <= most, "{words} words");
+    }
+    let (_, measured) = readme.split_once("\n## What we measured\n").unwrap();
+    let (measured, _) = measured.split_once("\n## ").unwrap();
+    let ratios = measured.split("needs ").skip(1).filter_map(|rest| rest.split(" (").next());
+    let ratios: Vec<&str> =
+        ratios.filter(|words| words.ends_with("more") || words.ends_with("fewer")).collect();
+    assert_eq!(ratios.len(), 3, "{ratios:?}");
+    for ratio in ratios {
+        assert!(evidence.contains(&format!("**{ratio}**")), "{ratio} is not on the page of evidence");
+    }
+    let numbers = measured.split(|c: char| c.is_whitespace() || c == ',').filter(|word| word.ends_with('k'));
+    let numbers: Vec<&str> = numbers.filter(|word| word.starts_with(|c: char| c.is_ascii_digit())).collect();
+    assert!(numbers.len() >= 5, "{numbers:?}");
+    assert!(evidence.contains("24.6k") && evidence.contains("3.3k"), "the untuned and the tuned baseline");
 }

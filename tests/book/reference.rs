@@ -80,7 +80,7 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
         ("[budget]", plain("budget")),
         ("[advantage]", plain("advantage")),
         ("[model]", plain("model")),
-        ("[rollout]", plain("rollout")),
+        ("[sampling]", plain("sampling")),
         ("[requests]", plain("requests")),
         ("[update]", plain("update")),
         ("[optimizer]", plain("optimizer")),
@@ -103,14 +103,14 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
             "[policy]",
             vec![
                 ("[policy]\nno_such_key = 1\n".into(), String::new()),
-                ("[policy.caps]\nno_such_key = 1\n".into(), "caps.".into()),
+                ("[policy.limits]\nno_such_key = 1\n".into(), "limits.".into()),
             ],
         ),
         (
             "[reward]",
             vec![
                 ("[reward]\nno_such_key = 1\n".into(), String::new()),
-                ("[reward.judge]\nno_such_key = 1\n".into(), "judge.".into()),
+                ("[reward.process]\nno_such_key = 1\n".into(), "process.".into()),
                 ("[reward.python]\nno_such_key = 1\n".into(), "python.".into()),
                 ("[reward.functions]\nno_such_key = 1\n".into(), "functions.".into()),
                 ("[reward.http]\nno_such_key = 1\n".into(), "http.".into()),
@@ -160,4 +160,23 @@ fn the_page_of_the_config_has_every_key_and_no_other() {
         wrong.extend(keys.symmetric_difference(&page).map(|key| format!("{section}: `{key}`")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_glossary_has_every_section_of_a_config() {
+    let glossary = std::fs::read_to_string(root().join("docs/reference/glossary.md")).unwrap();
+    let first = |line: &str| line.strip_prefix("| ")?.split(" | ").next().map(str::to_lowercase);
+    let words: Vec<String> = glossary.lines().filter_map(first).collect();
+    let sections = taken(&Scratch::new(), &["train"], "no_such_key = 1\n");
+    assert!(sections.len() > 12, "{sections:?}");
+    for section in sections {
+        let word = section.replace('_', " ");
+        let there = |one: &String| {
+            one.split(|c: char| !(c.is_alphanumeric() || c == ' ' || c == '-')).any(|part| {
+                let part = part.trim();
+                part == word || format!("{part}s") == word
+            })
+        };
+        assert!(words.iter().any(there), "`{section}` is not in the glossary");
+    }
 }

@@ -207,7 +207,7 @@ fn what_a_description_may_not_say_is_told_before_the_run() {
         scratch.write("run.toml", config(REWARD));
         let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
         assert!(said.contains(words) && said.ends_with("exit code 2"), "{name}: {said}");
-        assert!(!said.contains("policy.caps"), "{name}: {said}");
+        assert!(!said.contains("policy.limits"), "{name}: {said}");
         assert!(!scratch.path().join("run").exists(), "{name}");
         steers_nothing(name, &said);
     }

@@ -179,7 +179,7 @@ use = "./guest.wasm"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 4
 [evaluation]
 every = 1000

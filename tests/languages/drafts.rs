@@ -202,9 +202,9 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
     assert!(exits.contains("the policy called `sys.exit`; to stop the run it raises `GiveUp`"), "{exits}");
     let refuses = one("how=give-up", &[]);
     assert!(refuses.contains("policy `faulty` gave up: the data set is not for this policy"), "{refuses}");
-    let hoards = one("how=grow", &["-o", "policy.caps.memory=100_000_000"]);
+    let hoards = one("how=grow", &["-o", "policy.limits.memory=100_000_000"]);
     assert!(hoards.contains("MemoryError"), "{hoards}");
-    let endless = one("how=loop", &["-o", "policy.caps.seconds=0.5"]);
+    let endless = one("how=loop", &["-o", "policy.limits.seconds=0.5"]);
     let place = "ran out of time: more than 0.5 s in one call; it was in decide (policy.py:54)\n";
     assert!(endless.contains(place), "{endless}");
     // A call into C is ended, too.
@@ -213,7 +213,7 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
         .read("fresh/policy.py")
         .replace("        while True:\n            pass\n", "        sum(range(10**15))\n");
     scratch.write("fresh/policy.py", stuck);
-    let stuck = one("how=loop", &["-o", "policy.caps.seconds=0.5"]);
+    let stuck = one("how=loop", &["-o", "policy.limits.seconds=0.5"]);
     assert!(stuck.contains("; it was in decide (policy.py:54)\n"), "{stuck}");
     let prints = one("how=print", &[]);
     assert!(prints.contains("printed in step 0") && prints.contains("logged as a warning"), "{prints}");

@@ -126,7 +126,7 @@ fn a_shadow_of_the_same_policy_never_differs() {
 #[test]
 fn a_shadow_that_fails_is_asked_no_more() {
     let scratch = Scratch::new();
-    let caps = "[policy]\ncaps = { fuel = 500_000_000 }\n";
+    let caps = "[policy]\nlimits = { fuel = 500_000_000 }\n";
     scratch.write("run.toml", config().replace("[policy]\n", caps));
     let guests = ["traps", "asks_twice", "loops", "gives_up", "trains_on_nothing"];
     let mut args = vec!["run.toml".to_owned(), "--out".to_owned(), "out".to_owned()];
@@ -324,7 +324,7 @@ fn a_shadow_that_can_not_look_on_is_told_before_the_run_starts() {
     insta::assert_snapshot!(shadow(&["--shadow", "./other.wasm"]), @"
     error: could not load policy `./other.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
 
-    hint: export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface: `allot new NAME` makes a policy that does
     exit code 2
     ");
 }

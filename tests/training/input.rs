@@ -128,7 +128,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     ");
     insta::assert_snapshot!(wrong("[optimizer]", "[optimiser]"), @"
-    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollouts`, `model`, `rollout`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
+    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollout_server`, `model`, `sampling`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
 
     hint: did you mean `optimizer`?
     exit code 2
@@ -302,7 +302,7 @@ fn typed(overrides: &[&str]) -> String {
 fn a_list_is_no_section() {
     let list = wrong("[optimizer]\nlearning_rate = 2e-4", "[optimizer]\nlearning_rate = [1]");
     // serde's derive would take the first field, and leave out the rest.
-    for section in ["optimizer", "checkpoint", "evaluation", "advantage", "update", "engine", "rollout"] {
+    for section in ["optimizer", "checkpoint", "evaluation", "advantage", "update", "engine", "sampling"] {
         let said = typed(&[&format!("{section}=[1]")]);
         let what = "expected a section, whose values are given by key";
         assert!(said.contains(what) && said.ends_with("exit code 2"), "{section}: {said}");

@@ -274,7 +274,7 @@ rules! {
     StatesTooLarge(bytes: u64, left: u64) = "states-too-large",
         "changes its state within what the run's record takes in all";
         ["changed its state by {bytes} bytes; for such changes the run's record takes {left} bytes more"]
-        "return the state as it came where nothing is to be remembered, or raise `policy.caps.states`";
+        "return the state as it came where nothing is to be remembered, or raise `policy.limits.states`";
     TooManyMetrics(count: usize, bound: usize) = "too-many-metrics",
         "logs no more metrics than the record takes";
         ["returned {count} metrics; the record takes {bound} at most"]

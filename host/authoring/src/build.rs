@@ -11,7 +11,7 @@ pub(crate) mod tool;
 
 use std::path::Path;
 
-use allot_error::Result;
+use allot_base::Result;
 
 use bench::Bench;
 pub use bench::Built;

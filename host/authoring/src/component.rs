@@ -1,9 +1,8 @@
 //! From a core Wasm module, of any compiler, to a component.
 
 use allot_allocation::shown;
+use allot_base::{Error, Result, panics::caught};
 use allot_component::Kind;
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
 use crate::preview1;
@@ -39,8 +38,8 @@ pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
     made.and_then(|made| made).map_err(|why| {
         let error = Error::new(format!("`{name}` does not become a component: {why}"));
         error.hint(
-            "a module exports what wit/0.2/allocation.wit asks for, or wit/reward/0.1/reward.wit; `allot new NAME` \
-             makes a policy that does",
+            "export the contract's interface from the module: `allot new NAME` makes a policy that does, \
+             `allot new NAME --kind grader` a grader",
         )
     })
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result, did_you_mean};
+use allot_base::{Error, Result, did_you_mean};
 use include_dir::{Dir, include_dir};
 use toml::{Table, Value};
 

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 use clap::ValueEnum;
 use include_dir::{Dir, DirEntry, include_dir};
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_component::sha256;
-use allot_error::{Error, Result};
 
 use crate::reading::{Asked, Row, read};
 

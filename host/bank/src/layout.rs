@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result, listed};
+use allot_base::{Error, Result, listed};
 
 /// What a bank reads of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

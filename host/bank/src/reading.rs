@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::dataset::{DataError, Fault, Place, Rows};
 use serde_json::{Map, Value};
 

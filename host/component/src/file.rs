@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use crate::Kind;

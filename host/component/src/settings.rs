@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use allot_allocation::Value;
-use allot_error::{Error, Result, did_you_mean};
+use allot_base::{Error, Result, did_you_mean};
 
 use crate::Setting;
 

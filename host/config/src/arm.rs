@@ -1,6 +1,6 @@
 //! An arm of a comparison, and the seeds of its runs.
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::node::{Location, Node, Value};
 use crate::shipped::Shipped;

@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
-use allot_files::{is_registry_address, looks_like_a_path};
+use allot_base::{Error, Result, is_registry_address, looks_like_a_path};
 use allot_settings::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -160,8 +159,8 @@ impl ArmConfig {
         let mut config = base.clone();
         let mut policy = Table::new();
         // What a call may use is the run's, not the policy's.
-        if let Some(caps) = base.get("policy").and_then(|p| p.get("caps")) {
-            policy.insert("caps".to_owned(), caps.clone());
+        if let Some(caps) = base.get("policy").and_then(|p| p.get("limits")) {
+            policy.insert("limits".to_owned(), caps.clone());
         }
         policy.insert("use".to_owned(), Value::String(self.source.clone()));
         if let Some(sha256) = &self.sha256 {
@@ -223,7 +222,7 @@ mod tests {
         name = "even"
         [policy]
         use = "first"
-        [policy.caps]
+        [policy.limits]
         fuel = 5
         [policy.settings]
         rollouts = 3
@@ -262,7 +261,7 @@ mod tests {
         assert_eq!(third["run"]["name"].as_str(), Some("4 + 12"));
         assert_eq!(third["update"]["mini_batch"].as_integer(), Some(8));
         assert_eq!(third["policy"]["settings"].as_table().map(Table::len), Some(1));
-        assert_eq!(third["policy"]["caps"]["fuel"].as_integer(), Some(5));
+        assert_eq!(third["policy"]["limits"]["fuel"].as_integer(), Some(5));
         assert!(!third.contains_key("compare"));
         assert_eq!(arms[1].config["run"]["name"].as_str(), Some("my.policy"));
     }

@@ -12,9 +12,10 @@
 //! ";
 //! let tree = Tree::parse(text, "run.toml", &["run.seed=2".to_owned()])?;
 //! assert_eq!(SimulateConfig::of(&tree)?.run.seed, 2);
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
+mod aliases;
 mod arm;
 mod base;
 pub mod compare;
@@ -39,9 +40,8 @@ use std::time::Duration;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
+use allot_base::{Error, Result, looks_like_a_path, nearest, settle};
 use allot_component::{Caps, Description, sha256};
-use allot_error::{Error, Result, nearest};
-use allot_files::{looks_like_a_path, settle};
 use serde::{Deserialize, Serialize};
 
 pub use base::open;
@@ -111,7 +111,7 @@ pub struct PolicyConfig {
     pub settings: BTreeMap<String, toml::Value>,
     /// Limits of one call.
     #[serde(default)]
-    pub caps: CapsConfig,
+    pub limits: CapsConfig,
 }
 
 /// Limits of one call of a policy; see [`Caps`] for the defaults.
@@ -176,7 +176,7 @@ pub fn every(
         [(_, every, _)] => Ok(every),
         [(one, ..), (other, ..), ..] => {
             let what = format!("`{name}`: `evaluation.{one}` and `evaluation.{other}` are both given");
-            Err(Error::new(what).hint("the score is taken by one measure"))
+            Err(Error::new(what).hint("set one of them"))
         }
     }
 }
@@ -193,7 +193,7 @@ pub fn read(path: &Path) -> Result<String> {
     let bytes = bytes.map_err(|e| Error::file("read", path, &e))?;
     if bytes.len() as u64 > LARGEST {
         let what = format!("`{}` is longer than a config: it has more than {LARGEST} bytes", path.display());
-        return Err(Error::new(what).hint("a config is a TOML file, like configs/quickstart.toml"));
+        return Err(Error::new(what).hint("name a TOML file: `allot configs quickstart` prints one"));
     }
     String::from_utf8(bytes).map_err(|e| {
         let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
@@ -252,7 +252,7 @@ fn check(
     bounded(name, more)?;
     run.check_lag(name)?;
     budget.check(name)?;
-    policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
+    policy.limits.check(&format!("`{name}`, [policy.limits]"))?;
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
         let epsilon = advantage.epsilon;
         return Err(Error::new(format!(

@@ -4,7 +4,7 @@
 //! few trials cover each range evenly, and those of a list are used equally often.
 
 use allot_allocation::seed::{self, Stream};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use toml::{Table, Value};
 
 /// The values that a setting may have.

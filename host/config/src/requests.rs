@@ -1,7 +1,7 @@
 //! `[requests]` of a config: the sampling settings that a policy may choose by request.
 
 use allot_allocation::{SamplerRange, SamplerSettings};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The ranges of sampling settings that a request may choose. Without this section it may choose none.

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result, nearest};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path, nearest};
 use include_dir::{Dir, DirEntry, File, include_dir};
 
 static CONFIGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configs");

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Every, Need, SamplerSettings, Terms};
-use allot_error::{Error, Result};
-use allot_files::settle;
+use allot_base::{Error, Result, settle};
 use allot_settings::CoinConfig;
 use serde::{Deserialize, Serialize};
 

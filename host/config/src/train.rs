@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
-use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path};
 use allot_settings::{
     Date, DeviceName, LoraConfig, OptimizerConfig, Precision, RemoteConfig, RewardConfig, RolloutsConfig,
     Sampling, UpdateConfig, hub,
@@ -36,12 +35,12 @@ pub struct TrainConfig {
     pub engine: EngineConfig,
     /// The inference servers that sample, where this program does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollouts: Option<RolloutsConfig>,
+    pub rollout_server: Option<RolloutsConfig>,
     /// The model.
     pub model: ModelConfig,
     /// Sampling settings of rollouts.
     #[serde(default)]
-    pub rollout: Sampling,
+    pub sampling: Sampling,
     /// The sampling settings that a policy may choose by request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestsConfig>,
@@ -149,7 +148,7 @@ pub struct EvaluationConfig {
     pub rollouts: u32,
     /// Held-out problems of each set, at most.
     pub problems: usize,
-    /// Sampling settings that differ from `[rollout]`.
+    /// Sampling settings that differ from `[sampling]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvaluationSampling>,
     /// How an unscorable answer counts.
@@ -170,7 +169,7 @@ pub struct AlsoConfig {
     /// Rollouts of each problem, by default as in the first setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollouts: Option<u32>,
-    /// Sampling settings that differ from `[rollout]`.
+    /// Sampling settings that differ from `[sampling]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvaluationSampling>,
 }
@@ -189,7 +188,7 @@ pub enum Unjudged {
     LeaveOut,
 }
 
-/// Sampling settings of held-out answers; by default those of `[rollout]`.
+/// Sampling settings of held-out answers; by default those of `[sampling]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationSampling {
@@ -223,7 +222,7 @@ impl EvaluationConfig {
             let name = &setting.name;
             if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
                 let rule =
-                    "it is 1 to 64 letters, digits, `-`, `_` and `.`, for it is in the names of scores";
+                    "it is 1 to 64 letters, digits, `-`, `_` and `.`, for it is in the names of metrics";
                 return Some((format!("`evaluation.also.name` is `{}`", shown::name(name)), rule.to_owned()));
             }
             if self.also[..i].iter().any(|other| other.name == *name) {
@@ -330,8 +329,8 @@ impl TrainConfig {
     pub fn terms(&self) -> Terms {
         let rollouts = u32::try_from(self.update.mini_batch).unwrap_or(u32::MAX);
         Terms {
-            temperature: self.rollout.temperature,
-            max_tokens: self.rollout.max_tokens,
+            temperature: self.sampling.temperature,
+            max_tokens: self.sampling.max_tokens,
             requests: self.requestable(),
             // There 0 stands for all in one.
             update: Geometry {
@@ -367,7 +366,7 @@ impl TrainConfig {
             ("model.rows", config.model.rows as u64, MOST_ANSWERS),
             ("model.threads", config.model.threads.map_or(1, |t| t as u64), MOST_THREADS),
             ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64), MOST_RANK),
-            ("rollout.max_tokens", u64::from(config.rollout.max_tokens), any),
+            ("sampling.max_tokens", u64::from(config.sampling.max_tokens), any),
             ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),
             ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
             ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
@@ -407,8 +406,10 @@ impl TrainConfig {
         let also = self.evaluation.also.iter();
         let also =
             also.map(|s| (format!("evaluation.also.{}.sampling", s.name), self.sampling_as(s.sampling)));
-        let sections =
-            [("rollout", self.rollout), ("evaluation.sampling", self.sampling_as(self.evaluation.sampling))];
+        let sections = [
+            ("sampling", self.sampling),
+            ("evaluation.sampling", self.sampling_as(self.evaluation.sampling)),
+        ];
         for (section, s) in sections.map(|(key, s)| (key.to_owned(), s)).into_iter().chain(also) {
             // As it was written: 0.1 in 32 bits has a long tail in 64.
             let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
@@ -419,14 +420,14 @@ impl TrainConfig {
             if !(p > 0.0 && p <= 1.0) {
                 return wrong(format!("{section}.top_p"), p, "it is more than 0 and at most 1");
             }
-            if s.max_tokens > self.rollout.max_tokens {
-                let rule = "it is at most `rollout.max_tokens`";
+            if s.max_tokens > self.sampling.max_tokens {
+                let rule = "it is at most `sampling.max_tokens`";
                 return wrong(format!("{section}.max_tokens"), f64::from(s.max_tokens), rule);
             }
         }
         self.requests.map_or(Ok(()), |requests| self.check_requests(name, requests))?;
-        self.reward.check(name, self.rollout.max_tokens)?;
-        self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
+        self.reward.check(name, self.sampling.max_tokens)?;
+        self.rollout_server.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
         self.check_mask(name)?;
         if let Some(lora) = self.model.lora
@@ -445,8 +446,8 @@ impl TrainConfig {
         let refused = |why: &str, hint: &str| {
             Err(Error::new(format!("`{name}`: `update.keep_sampling_mask` is true; {why}")).hint(hint))
         };
-        let Sampling { temperature, top_k, top_p, .. } = self.rollout;
-        if self.rollouts.is_some() || !self.engine.is_native() {
+        let Sampling { temperature, top_k, top_p, .. } = self.sampling;
+        if self.rollout_server.is_some() || !self.engine.is_native() {
             return refused(
                 "a server does not tell from which tokens it drew",
                 "leave it out, or sample here",
@@ -460,29 +461,29 @@ impl TrainConfig {
         }
         if top_k == 0 && top_p >= 1.0 || temperature == 0.0 {
             let what = format!(
-                "rollouts are drawn from all tokens: `rollout.top_k` is {top_k}, `rollout.top_p` {top_p} and \
-                 `rollout.temperature` {temperature}"
+                "rollouts are drawn from all tokens: `sampling.top_k` is {top_k}, `sampling.top_p` {top_p} and \
+                 `sampling.temperature` {temperature}"
             );
             return refused(&what, "leave it out");
         }
         if top_k == 0 || top_k > MOST_KEPT {
             let what =
-                format!("`rollout.top_k` is {top_k}, and each token would keep so many as `top_p` leaves");
-            return refused(&what, &format!("set `rollout.top_k` from 1 to {MOST_KEPT}"));
+                format!("`sampling.top_k` is {top_k}, and each token would keep so many as `top_p` leaves");
+            return refused(&what, &format!("set `sampling.top_k` from 1 to {MOST_KEPT}"));
         }
         Ok(())
     }
 
     /// Refuses ranges of requests that the engine does not support.
     fn check_requests(&self, name: &str, requests: RequestsConfig) -> Result<()> {
-        requests.check(name, self.rollout.settings(), "rollout.max_tokens")?;
+        requests.check(name, self.sampling.settings(), "sampling.max_tokens")?;
         if !self.engine.is_native() {
             let what = format!("`{name}`: `[requests]` is for updates on this machine, and a server trains");
-            return Err(Error::new(what).hint("leave it out: all requests are sampled as `[rollout]` says"));
+            return Err(Error::new(what).hint("leave it out: all requests are sampled as `[sampling]` says"));
         }
         for own in self.requestable().into_iter().flat_map(|range| [range.least, range.most]) {
-            let rollout = self.rollout.with(Some(own));
-            if let Some(why) = self.rollouts.as_ref().and_then(|rollouts| rollouts.cannot(&rollout)) {
+            let rollout = self.sampling.with(Some(own));
+            if let Some(why) = self.rollout_server.as_ref().and_then(|rollouts| rollouts.cannot(&rollout)) {
                 let temperature = own.temperature;
                 let what = format!("`{name}`: `requests.temperature` has {temperature}; {why}");
                 return Err(Error::new(what));
@@ -506,7 +507,7 @@ impl TrainConfig {
             let what = format!("`{name}`: `model.{key}` is about this machine, and a server trains");
             return Err(Error::new(what).hint(hint));
         }
-        match server.server.cannot(&self.update, &self.optimizer, &self.rollout) {
+        match server.server.cannot(&self.update, &self.optimizer, &self.sampling) {
             Some((key, value, why, hint)) => {
                 Err(Error::new(format!("`{name}`: `{key}` is {value}; {why}")).hint(hint))
             }
@@ -517,16 +518,17 @@ impl TrainConfig {
     /// Refuses settings that the inference server does not support.
     fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
         if !self.engine.is_native() {
-            let what = format!("`{name}`: `[rollouts]` is for updates on this machine, and a server trains");
-            return Err(Error::new(what).hint("leave out `[rollouts]`, or `[engine]`"));
+            let what =
+                format!("`{name}`: `[rollout_server]` is for updates on this machine, and a server trains");
+            return Err(Error::new(what).hint("leave out `[rollout_server]`, or `[engine]`"));
         }
         if let Some((key, value, rule)) = rollouts.wrong() {
-            return Err(Error::new(format!("`{name}`: `rollouts.{key}` is {value}; {rule}")));
+            return Err(Error::new(format!("`{name}`: `rollout_server.{key}` is {value}; {rule}")));
         }
-        match rollouts.cannot(&self.rollout) {
+        match rollouts.cannot(&self.sampling) {
             Some(why) => {
-                let temperature = self.rollout.temperature;
-                Err(Error::new(format!("`{name}`: `rollout.temperature` is {temperature}; {why}")))
+                let temperature = self.sampling.temperature;
+                Err(Error::new(format!("`{name}`: `sampling.temperature` is {temperature}; {why}")))
             }
             None => Ok(()),
         }
@@ -590,7 +592,7 @@ impl TrainConfig {
         if looks_like_a_path(&self.model.source) && !missing {
             self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
         }
-        if let Some(rollouts) = &mut self.rollouts {
+        if let Some(rollouts) = &mut self.rollout_server {
             rollouts.weights = whole(Path::new(&rollouts.weights))?.display().to_string();
         }
         self.policy.settle()?;
@@ -604,14 +606,17 @@ impl TrainConfig {
 
     /// Returns the range of sampling settings that a request may choose, if it may.
     fn requestable(&self) -> Option<SamplerRange> {
-        self.requests.map(|requests| requests.range(self.rollout.settings()))
+        self.requests.map(|requests| requests.range(self.sampling.settings()))
     }
 
     /// Returns the sampling settings that demand most of a server: a temperature other than 1, if a request may have one.
     pub fn unusual(&self) -> Sampling {
         let own = self.requestable().into_iter().flat_map(|range| [range.most, range.least]);
         let own = own.into_iter().find(|own| own.temperature != 1.0);
-        Sampling { temperature: own.map_or(self.rollout.temperature, |own| own.temperature), ..self.rollout }
+        Sampling {
+            temperature: own.map_or(self.sampling.temperature, |own| own.temperature),
+            ..self.sampling
+        }
     }
 
     /// Returns the sampling settings of held-out answers.
@@ -627,7 +632,7 @@ impl TrainConfig {
 
     /// Returns the run's sampling settings with these in their place.
     pub fn sampling_as(&self, own: Option<EvaluationSampling>) -> Sampling {
-        let (own, run) = (own.unwrap_or_default(), self.rollout);
+        let (own, run) = (own.unwrap_or_default(), self.sampling);
         Sampling {
             temperature: own.temperature.unwrap_or(run.temperature),
             top_k: own.top_k.unwrap_or(run.top_k),

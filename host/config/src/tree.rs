@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -140,10 +140,44 @@ impl Tree {
             }
         };
         let error = Error::new(format!("{place}: {}", fault.what));
-        match hints::of(fault, self.name(), &self.sections().collect::<Vec<_>>()) {
+        match hints::of(fault, self.name(), &self.sections().collect::<Vec<_>>(), &self.keys(fault)) {
             Some(hint) => error.hint(hint),
             None => error,
         }
+    }
+
+    /// The keys that a fault is about, with dots: the one that was typed, or all at its place and below.
+    fn keys(&self, fault: &Fault) -> Vec<String> {
+        if let Some(Location::Option(i)) = fault.place {
+            return self.overrides[i]
+                .split_once('=')
+                .map(|(key, _)| key.trim().to_owned())
+                .into_iter()
+                .collect();
+        }
+        let unknown = fault.unknown.iter().map(|(unknown, _)| unknown.as_str());
+        let path: Vec<&str> = fault.path.iter().rev().map(String::as_str).chain(unknown).collect();
+        let node = path.iter().try_fold(&self.root, |node, name| match &node.value {
+            Value::Table(entries) => entries.iter().find(|(key, _)| key.name == *name).map(|(_, node)| node),
+            _ => None,
+        });
+        let mut keys = Vec::new();
+        if let Some(node) = node {
+            leaves(node, &path.join("."), &mut keys);
+        }
+        keys
+    }
+}
+
+/// The names of all keys below a node that is not a table, with dots.
+fn leaves(node: &Node, name: &str, keys: &mut Vec<String>) {
+    match &node.value {
+        Value::Table(entries) => {
+            for (key, node) in entries {
+                leaves(node, &format!("{name}.{}", key.name), keys);
+            }
+        }
+        _ => keys.push(name.to_owned()),
     }
 }
 

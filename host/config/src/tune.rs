@@ -3,7 +3,7 @@
 //! Every arm has the same number of trials. The first is its declared setting; the others are drawn from the run's
 //! seed, the same for every arm where arms share a range. What a range is drawn from is in [`ranges`](crate::ranges).
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 

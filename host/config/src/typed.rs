@@ -91,7 +91,7 @@ impl serde::de::Error for Fault {
             [] => "there are no variants".to_owned(),
             [one] => format!("expected `{one}`"),
             [one, other] => format!("expected `{one}` or `{other}`"),
-            _ => format!("expected one of {}", allot_error::listed(expected.iter().copied())),
+            _ => format!("expected one of {}", allot_base::listed(expected.iter().copied())),
         };
         let what = shown::line(&format!("unknown variant `{name}`, {wanted}"), shown::LINE);
         Self::unknown(what, name, expected)
@@ -99,7 +99,7 @@ impl serde::de::Error for Fault {
 
     fn unknown_field(name: &str, expected: &'static [&'static str]) -> Self {
         let name = &shown::name(name);
-        let known = allot_error::listed(expected.iter().copied());
+        let known = allot_base::listed(expected.iter().copied());
         let what = match expected {
             [] => format!("unknown field `{name}`, there are no fields"),
             [_] => format!("unknown field `{name}`, expected {known}"),

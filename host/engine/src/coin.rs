@@ -15,7 +15,7 @@
 //!   Hence `signal = 1 / √(1 + noise / n)`, `noise` being the gradient noise scale (McCandlish et al. 2018,
 //!   arXiv 1812.06162) in rollouts. A model's grows as it learns; here it stays.
 //! - `noise`, `ceiling` and the form of both are by measured curves of the model that ships:
-//!   `docs/results/2026-11-22-coin.md`.
+//!   `docs/archive/2026-11-22-coin.md`.
 //! - Stale rollouts count like fresh ones: no importance correction.
 //! - An answer's length is log-normal, the same for right and wrong, cut at the limit.
 //! - Its exponentials are a library's and not the system's, so that a run gives the same bytes on

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::Interrupt;
 use crate::model::ModelError;
-use allot_error::Error;
+use allot_base::Error;
 
 /// Told of each rollout as soon as it is whole, while others are still sampled: its place in what
 /// [`Engine::sample`] gives, and the rollout. Once for each, in any order.
@@ -191,7 +191,7 @@ impl EngineError {
             Self::Remote { hint, .. } => Some(hint),
             Self::Apart { .. } => Some(
                 "it has other weights, or tells log-probabilities of another temperature; if it only rounds so \
-                 coarsely, set `rollouts.tolerance` higher",
+                 coarsely, set `rollout_server.tolerance` higher",
             ),
             Self::Setting { .. } | Self::NotFinite(_) | Self::Interrupted => None,
         }

@@ -16,7 +16,7 @@ mod shape;
 
 use std::path::{Path, PathBuf};
 
-use allot_error::Error;
+use allot_base::Error;
 use thiserror::Error;
 
 pub(crate) use checkpoint::dtype;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::executor::{Executor, Exit, News, Task};
 use crate::submission::{self, Submission};

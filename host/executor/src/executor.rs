@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use allot_error::Result;
+use allot_base::Result;
 
 /// A run that is to be made.
 pub struct Task {
@@ -44,11 +44,11 @@ impl Exit {
     pub(crate) fn of(code: Option<i32>, words: String) -> Self {
         // A shell's code for a process that was interrupted.
         let Some(code) = code.filter(|code| *code != 130) else { return Self::Killed(words) };
-        match allot_error::Exit::of(code) {
-            allot_error::Exit::Good => Self::Over,
-            allot_error::Exit::Bad => Self::Paused,
+        match allot_base::Exit::of(code) {
+            allot_base::Exit::Good => Self::Over,
+            allot_base::Exit::Bad => Self::Paused,
             // A run has no incomplete end.
-            allot_error::Exit::Error | allot_error::Exit::Incomplete => Self::Failed(words),
+            allot_base::Exit::Error | allot_base::Exit::Incomplete => Self::Failed(words),
         }
     }
 }

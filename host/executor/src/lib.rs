@@ -17,7 +17,7 @@ mod ray;
 mod slurm;
 mod submission;
 
-use allot_error::{Error, Result, count};
+use allot_base::{Error, Result, count};
 use clap::ValueEnum;
 
 use crate::cluster::{Cluster, Queue as _};

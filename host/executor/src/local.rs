@@ -5,7 +5,7 @@
 use std::fs::OpenOptions;
 use std::process::{Child, Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::executor::{Executor, Exit, News, Task};
 

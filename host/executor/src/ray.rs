@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

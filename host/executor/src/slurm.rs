@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::cluster::{Queue, Refusal, Standing};
 use crate::executor::Setup;

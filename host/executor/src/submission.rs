@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 

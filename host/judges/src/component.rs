@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_allocation::{Value, shown};
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
-use allot_files::{cache, is_registry_address, turn};
-use allot_registry::Reference;
+use allot_base::{Error, Result, cache, is_registry_address, panics::caught, turn};
+use allot_remote::registry::Reference;
 use allot_sandbox::{Asked, Fault, Grader, Kind, LoadError, Sandbox, Score};
 use allot_settings::ComponentConfig;
 
@@ -54,7 +52,7 @@ pub fn open(config: &ComponentConfig) -> Result<(Grader, Vec<(String, Value)>)> 
 pub fn bytes(config: &ComponentConfig) -> Result<Vec<u8>> {
     let source = &config.source;
     if is_registry_address(source) {
-        return allot_registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
+        return allot_remote::registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
     }
     let path = Path::new(source);
     allot_component::read(path, Kind::Grader).map_err(|error| {
@@ -119,7 +117,7 @@ impl Components {
         let name = &description.name;
         let (parts, weighs) = (&description.parts, |part: &&String| weights.contains_key(part.as_str()));
         if let Some(other) = weights.keys().find(|weight| !parts.contains(weight)) {
-            let has = allot_error::listed(parts.iter().map(String::as_str));
+            let has = allot_base::listed(parts.iter().map(String::as_str));
             let has = if parts.is_empty() {
                 "its rewards have no parts".to_owned()
             } else {

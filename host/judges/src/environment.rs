@@ -1,4 +1,4 @@
-//! Environments: packages of Python that make problems and judge answers to them. One script does both; the judge's side
+//! Environments: packages of Python that make problems and judge answers to them. One script does both; the grader's side
 //! is a grader process like others, in [`crate::processes`].
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::Problem;
 use allot_tasks::dataset::EnvironmentConfig;
 use serde::Deserialize;
@@ -45,7 +45,7 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     let failed = |why: String| {
         let (shown, version) = (python.join(" "), config.package.tested());
         let hint = format!(
-            "it needs a Python with {name}: `pip install {name}=={version}`; `command` in [reward.judge] names another \
+            "it needs a Python with {name}: `pip install {name}=={version}`; `command` in [reward.process] names another \
              Python than `python3`"
         );
         Error::new(format!("`{shown}` could not make the problems of {name}: {why}")).hint(hint)

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 
+use allot_base::{Error, Result};
 use allot_engine::{Answer, Sample, Stops};
-use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_settings::reward::PATIENCE;
 use allot_tasks::Problem;

@@ -1,6 +1,6 @@
 //! Which gold answers a grader can read.
 
-use allot_interpreter::trial::Trial;
+use crate::python::trial::Trial;
 use allot_settings::AnyGrader;
 
 use crate::environment;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::RewardConfig;
 use allot_tasks::Problem;
 
@@ -33,7 +33,7 @@ type Judged = (f32, Option<bool>, Vec<Part>);
 ///
 /// # Errors
 ///
-/// Problems without a grader; a judge that does not start, or whose rewards the config can't read.
+/// Problems without a grader; a grader that does not start, or whose rewards the config can't read.
 pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<GraderPreflight>>> {
     config.check_sources(problems.iter().map(|problem| problem.source.as_str()))?;
     let mut met = Vec::new();
@@ -49,14 +49,14 @@ pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<G
         if let Some(why) = lacks {
             let rule = "`correct_from` says from which reward on an answer is correct, `weights` what the parts of a \
                         reward weigh";
-            return Err(Error::new(format!("the judge {why}")).hint(rule));
+            return Err(Error::new(format!("the grader {why}")).hint(rule));
         }
         met.push(preflight);
     }
     Ok(met)
 }
 
-/// What a judge lacks that has to say whether an answer is correct.
+/// What a grader lacks that has to say whether an answer is correct.
 const UNDECIDED: &str = "gives a reward, and does not say whether the answer is correct";
 
 /// Whether a grader may have to say that an answer is correct.
@@ -143,7 +143,7 @@ impl Graders {
     /// The verdict of the only grader.
     fn alone(&self, tokens: u32, opinion: Opinion) -> std::result::Result<Verdict, String> {
         let (reward, correct, parts) = self.judged(&self.config, tokens, opinion?)?;
-        let correct = correct.ok_or_else(|| format!("the judge {UNDECIDED}"))?;
+        let correct = correct.ok_or_else(|| format!("the grader {UNDECIDED}"))?;
         Ok(Verdict { reward: Some(reward), correct, parts })
     }
 
@@ -159,7 +159,7 @@ impl Graders {
             let judged = opinion.and_then(|judgement| self.judged(one, tokens, judgement));
             let (reward, right, within) = judged.map_err(|why| format!("`{name}`: {why}"))?;
             if if marked { one.decides == Some(true) } else { first == Some(at) } {
-                let right = right.ok_or_else(|| format!("`{name}`: the judge {UNDECIDED}"))?;
+                let right = right.ok_or_else(|| format!("`{name}`: the grader {UNDECIDED}"))?;
                 correct = Some(correct.unwrap_or(true) && right);
             }
             sum += one.weight.unwrap_or(1.0) * reward;
@@ -181,7 +181,7 @@ impl Graders {
         tokens: u32,
         judgement: Judgement,
     ) -> std::result::Result<Judged, String> {
-        let (reward, correct, parts) = reward(one, judgement).map_err(|why| format!("the judge {why}"))?;
+        let (reward, correct, parts) = reward(one, judgement).map_err(|why| format!("the grader {why}"))?;
         Ok((reward - self.penalty(one, tokens), correct, parts))
     }
 

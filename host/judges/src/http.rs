@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::Service;
 use allot_settings::{HttpConfig, http};
 use serde_json::Value;
@@ -21,7 +21,7 @@ use super::workers::{Places, Workers};
 use replies::Replies;
 use request::{Form, Reply, Request};
 
-/// A grader that is a server: a judge, if a language model answers.
+/// A grader that is a server: a grader, if a language model answers.
 pub struct Http {
     config: HttpConfig,
     /// A question that the server can answer if it works.
@@ -88,12 +88,12 @@ impl Http {
         let url = &config.url;
         let reply = reply.map_err(|why| {
             let hint = format!("`{}` has `api = \"{}\"`", http::SECTION, config.api.name());
-            Error::new(format!("the judge at {url} does not judge: {why}")).hint(hint)
+            Error::new(format!("the grader at {url} does not judge: {why}")).hint(hint)
         })?;
         let opinion = reply.opinion.map_err(|why| {
             let hint =
                 "the prompt says how the verdict is to be written, and `verdict` in [reward.http] finds it";
-            Error::new(format!("the judge at {url} was asked about a right answer: {why}")).hint(hint)
+            Error::new(format!("the grader at {url} was asked about a right answer: {why}")).hint(hint)
         })?;
         let model = reply.model.or_else(|| config.model.clone()).map(shown);
         let hello = Hello { name: model, version: reply.version.or(version).map(shown) };
@@ -217,7 +217,7 @@ impl Server {
         }
         let url = &self.url;
         let what = format!(
-            "the judge at {url} has changed while the run went on: it was `{known}`, and is `{model}`"
+            "the grader at {url} has changed while the run went on: it was `{known}`, and is `{model}`"
         );
         Err(Error::new(what).hint("put it back as it was when the run began, and go on with --resume"))
     }
@@ -240,6 +240,6 @@ fn root(listed: &Value, config: &HttpConfig) -> Result<Option<String>> {
         return Ok(model["root"].as_str().filter(|root| *root != wanted).map(|root| format!("root {root}")));
     }
     let has: Vec<String> = ids.iter().take(12).map(|id| format!("`{}`", shown((*id).to_owned()))).collect();
-    let what = format!("the judge at {} has no model `{wanted}`", config.url);
+    let what = format!("the grader at {} has no model `{wanted}`", config.url);
     Err(Error::new(what).hint(format!("it has {}; set `{}.model`", has.join(", "), http::SECTION)))
 }

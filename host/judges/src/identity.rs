@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 

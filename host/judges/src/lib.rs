@@ -2,7 +2,7 @@
 //!
 //! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
 //! grades a model's answers as text; [`graders`] are one or several, each for a part of the reward. A grader is a function
-//! of ours, [`processes`] that speak the lines of [`protocol`], a sandbox for programs ([`sandboxed`]), a server ([`http`]),
+//! of ours, [`processes`] that speak the lines of [`protocol`], Python in the sandbox ([`sandboxed`], by [`python`]), a server ([`http`]),
 //! or a [`component`] of the user's own; `allot_settings::reward` is what a run's config says of it. A judge is a language model that
 //! grades. Graders say whether an answer is right, and the run what becomes of a reward.
 //!
@@ -24,12 +24,13 @@ pub mod identity;
 pub mod process;
 pub mod processes;
 pub mod protocol;
+pub mod python;
 pub mod sandboxed;
 mod single;
 mod workers;
 
+use allot_base::Result;
 use allot_engine::Sample;
-use allot_error::Result;
 use serde::{Deserialize, Serialize};
 
 use protocol::Part;
@@ -41,7 +42,7 @@ pub struct Verdict {
     pub reward: Option<f32>,
     /// Whether the answer was right, whatever else the reward counts.
     pub correct: bool,
-    /// The parts that the reward is made of, where a judge gives them by name.
+    /// The parts that the reward is made of, where a grader gives them by name.
     pub parts: Vec<Part>,
 }
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::protocol::{self, Hello, Opinion, Question, words};
 
-/// The longest line that is read from a judge, in bytes.
+/// The longest line that is read from a grader, in bytes.
 const LONGEST: u64 = 1 << 20;
 /// How long the end of a process and its last words are waited for.
 const END: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ impl Process {
         // sets is the same in each process.
         command.envs([("PYTHONUNBUFFERED", "1"), ("PYTHONIOENCODING", "utf-8"), ("PYTHONHASHSEED", "0")]);
         command.kill_on_drop(true);
-        // In the guard's group: what the judge may have started ends with it.
+        // In the guard's group: what the grader may have started ends with it.
         #[cfg(unix)]
         let guard = {
             let guard = Guard::start()?;

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::runtime;
 use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 
@@ -16,7 +16,7 @@ use super::protocol::{Opinion, Question};
 use super::workers::Workers;
 
 /// The script of grader `math-verify`.
-const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;
+const MATH_VERIFY: &str = crate::python::math::JUDGE;
 /// The script of grader `functions`.
 const FUNCTIONS: &str = include_str!("functions.py");
 /// How many processes are started before one that fails at its greeting ends the run.
@@ -58,7 +58,7 @@ impl GraderCommand {
     pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} math_verify.py", config.python().join(" "));
         let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
-                    `command` in [reward.judge] names another Python than `python3`";
+                    `command` in [reward.process] names another Python than `python3`";
         let script = Self::script(config, greeting, ("math_verify.py", MATH_VERIFY), Vec::new());
         Self { name, hint: hint.to_owned(), ..script }
     }
@@ -69,7 +69,7 @@ impl GraderCommand {
         let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
         let name = format!("{names} of {file}");
         let hint = format!(
-            "try it by hand: {} {file}; `command` in [reward.judge] names another Python than `python3`",
+            "try it by hand: {} {file}; `command` in [reward.process] names another Python than `python3`",
             config.python().join(" ")
         );
         let messages = u8::from(functions.messages).to_string();
@@ -81,7 +81,7 @@ impl GraderCommand {
     pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} environment.py {}", config.python().join(" "), packages.join(" "));
         let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \
-                    [reward.judge] names another Python than `python3`";
+                    [reward.process] names another Python than `python3`";
         let arguments = ["judge".to_owned()].into_iter().chain(packages).collect();
         let script = Self::script(config, greeting, ("environment.py", SCRIPT), arguments);
         Self { name, hint: hint.to_owned(), ..script }
@@ -127,7 +127,7 @@ impl GraderCommand {
         let identity = Identity::of(&self.words, process.hello().clone())?;
         if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
             let error =
-                Error::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
+                Error::new(format!("the grader `{}` has changed while the run went on: {how}", self.name));
             return Err(error.hint("put it back as it was when the run began, and go on with --resume"));
         }
         Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion }))
@@ -149,13 +149,13 @@ impl GraderCommand {
         let hint = match failure {
             Failure::Unstarted(_) | Failure::Ended(_) => self.hint.clone(),
             Failure::Late(_) | Failure::Garbage(_) => format!(
-                "a judge answers each line like {question} with a line like {}, or {}, and prints nothing else",
+                "a grader answers each line like {question} with a line like {}, or {}, and prints nothing else",
                 r#"{"id":1,"correct":true}"#, r#"{"id":1,"error":"why not"}"#
             ),
         };
         let slow = matches!(failure, Failure::Late(_))
-            .then_some("one that comes up slowly wants a larger `reward.judge.start_seconds`");
-        Error::new(format!("the judge `{name}` {failure}")).hint(hint).hints(slow)
+            .then_some("one that comes up slowly wants a larger `reward.process.start_seconds`");
+        Error::new(format!("the grader `{name}` {failure}")).hint(hint).hints(slow)
     }
 }
 
@@ -232,11 +232,11 @@ impl Shared {
         match answered {
             Ok(opinion) => {
                 self.idle().push(process);
-                Ok(opinion.map_err(|why| format!("the judge says: {why}")))
+                Ok(opinion.map_err(|why| format!("the grader says: {why}")))
             }
             Err(failure) => {
                 process.end().await;
-                Ok(Err(format!("the judge {failure}")))
+                Ok(Err(format!("the grader {failure}")))
             }
         }
     }

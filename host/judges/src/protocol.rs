@@ -2,7 +2,7 @@
 //!
 //! `{"id":1,"gold":["5"],"prompt":"2+3=","source":"sums","answer":"It is 5."}` is answered by `{"id":1,"correct":true}`, by
 //! `{"id":1,"reward":0.5}` or `{"id":1,"rewards":{"format":1.0,"tests":0.25}}` with or without `correct`, or by
-//! `{"id":1,"error":"why not"}`. Before its first answer a judge may say who it is:
+//! `{"id":1,"error":"why not"}`. Before its first answer a grader may say who it is:
 //! `{"name":"my-judge","version":"1.2"}`.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use allot_tasks::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a judge is asked.
+/// What a grader is asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// The answers that count as right.
@@ -32,7 +32,7 @@ impl Question {
         Self { gold, answer, prompt: problem.question.clone(), source: problem.source.clone() }
     }
 
-    /// The line that a judge gets.
+    /// The line that a grader gets.
     pub fn line(&self, id: u64) -> String {
         let Self { gold, answer, prompt, source } = self;
         serde_json::json!({ "id": id, "gold": gold, "prompt": prompt, "source": source, "answer": answer })
@@ -43,12 +43,12 @@ impl Question {
 /// A named part of a reward.
 pub type Part = (String, f32);
 
-/// What a judge says of an answer.
+/// What a grader says of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
-    /// Whether it is right; none where the judge gives rewards alone.
+    /// Whether it is right; none where the grader gives rewards alone.
     pub correct: Option<bool>,
-    /// Its reward, if the judge gives one.
+    /// Its reward, if the grader gives one.
     pub reward: Option<f32>,
     /// Or the parts of its reward, in the order of their names.
     pub parts: Vec<Part>,
@@ -65,7 +65,7 @@ impl From<bool> for Judgement {
 /// What a grader says of an answer, or why it gives no verdict.
 pub type Opinion = Result<Judgement, String>;
 
-/// Who a judge says that it is, before its first answer.
+/// Who a grader says that it is, before its first answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
@@ -129,7 +129,7 @@ pub fn words_of(opinion: &Opinion) -> Value {
     Value::Object(said)
 }
 
-/// A number that a judge gives, called so. A reward is 32 bits wide, and nothing that is not finite goes on.
+/// A number that a grader gives, called so. A reward is 32 bits wide, and nothing that is not finite goes on.
 pub fn number(what: &str, x: f64) -> Result<f32, String> {
     let reward = x as f32;
     if reward.is_finite() { Ok(reward) } else { Err(format!("its {what} {x:e} is too large")) }

@@ -4,13 +4,11 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
-use allot_files::cache;
-use allot_interpreter::build::BUILDS;
-use allot_interpreter::math::{Math, WHEELS};
-use allot_interpreter::trial::Trial;
-use allot_interpreter::{Interpreter, Limits};
+use crate::python::build::BUILDS;
+use crate::python::math::{Math, WHEELS};
+use crate::python::trial::Trial;
+use crate::python::{Interpreter, Limits};
+use allot_base::{Error, Result, cache, panics::caught};
 use allot_record::sha256;
 use allot_settings::{AnyGrader, PythonConfig};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::AnyGrader;
 use allot_settings::reward::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
 use allot_tasks::Problem;
@@ -106,7 +106,7 @@ impl Single {
 
 impl By {
     fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
-        let settings = config.judge.clone().unwrap_or_default();
+        let settings = config.process.clone().unwrap_or_default();
         let greeting = greeting(config, problems);
         let Some(grader) = config.grader else { return Err(Error::new("the config names no grader")) };
         let sandboxed = || {

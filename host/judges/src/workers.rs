@@ -8,7 +8,7 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::runtime;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};

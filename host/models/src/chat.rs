@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use allot_allocation::shown;
+use allot_base::{Error, Result};
 use allot_engine::model::Gguf;
-use allot_error::{Error, Result};
 pub use allot_settings::Date;
 use allot_tasks::template::{Dialect, Template, newlines, string};
 use minijinja::syntax::SyntaxConfig;

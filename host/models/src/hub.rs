@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result, listed};
+use allot_base::{Error, Result, listed};
 use allot_settings::hub::{is_address, is_commit, parts};
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, Repo, RepoType};

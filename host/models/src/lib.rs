@@ -15,10 +15,9 @@ pub mod tokens;
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, did_you_mean, looks_like_a_path};
 use allot_engine::cpu::Arena;
 use allot_engine::model::{Gguf, Shape};
-use allot_error::{Error, Result, did_you_mean};
-use allot_files::looks_like_a_path;
 use allot_settings::hub::is_name;
 
 pub use shipped::names;

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use allot_error::{Error, Result};
-use allot_files::cache;
+use allot_base::{Error, Result, cache};
 use include_dir::{Dir, include_dir};
 
 static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/shipped");

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_allocation::shown;
+use allot_base::{Error, Result, panics};
 use allot_engine::model::{Gguf, SpecialIds, file};
-use allot_error::panics;
-use allot_error::{Error, Result};
 use allot_tasks::Ask;
 use serde_json::{Map, Value, json};
 use tokenizers::{Model as _, Tokenizer};

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::Head;
 use allot_report::history::Rollout;
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde_json::{Value, json};
 
 use super::columns::{Column, Columns, Sheet, told};

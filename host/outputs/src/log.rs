@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use allot_allocation::log::LogLine;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::{Appended, Kept, Mark};
 use serde_json::json;
 

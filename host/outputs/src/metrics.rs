@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde_json::{Map, Value};
 
 use allot_record::{Appended, Kept, Mark};

@@ -39,7 +39,7 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["rewards/PART/mean"],
-        "Mean of a part of the rewards, before its weight, if a judge gives parts",
+        "Mean of a part of the rewards, before its weight, if a grader gives parts",
         Trl::Other("Of a reward function"),
     ),
     named(

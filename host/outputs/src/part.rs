@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::{Appended, Mark};
 use serde_json::{Map, Value};
 

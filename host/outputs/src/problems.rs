@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::{Ask, Problem};
 
 use super::columns::{Column, Columns, Sheet, told};

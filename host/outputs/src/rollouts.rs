@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allot_allocation::RolloutId;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::Mark;
 
 use super::part::{self, Part};

@@ -10,8 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allot_error::{Error, Result};
-use allot_files::lasting;
+use allot_base::{Error, Result, lasting};
 use allot_record::{Appended, Kept, Mark};
 
 /// Between what TensorBoard looks for in a file's name and the seconds since 1970.

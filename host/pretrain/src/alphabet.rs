@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_engine::model::SpecialIds;
-use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
 /// What ends an answer, as text. It is also the padding of batches.

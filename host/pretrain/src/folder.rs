@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, lasting_up_to, lasting_whole};
 use allot_engine::core::Core;
 use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::place;
-use allot_error::{Error, Result};
-use allot_files::{lasting_up_to, lasting_whole};
 use candle_core::Device;
 
 use super::{Alphabet, TrainingConfig, told};

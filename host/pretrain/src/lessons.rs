@@ -1,7 +1,7 @@
 //! Lessons: the problems to demonstrate, level by level, and those held out to measure by.
 
 use allot_allocation::seed::Stream;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::generate::{Split, generate};
 use allot_tasks::{Ask, Problem};
 

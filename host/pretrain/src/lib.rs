@@ -11,7 +11,7 @@
 //! // Every character is a token.
 //! let alphabet = Alphabet::new("0123456789+=")?;
 //! assert_eq!(alphabet.encode("12+34=")?.len(), 6);
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
 mod alphabet;
@@ -24,13 +24,13 @@ mod unfinished;
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::Tree;
 use allot_config::train::MOST_THREADS;
 use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{Family, ModelError, Precision, Rope, Shape, Variant};
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Schedule};
-use allot_error::{Error, Result};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use allot_allocation::{PromptId, seed};
+use allot_base::Result;
 use allot_engine::core::{Answered, Core, Request};
 use allot_engine::{Sampling, Stops};
-use allot_error::Result;
 
 use super::{Alphabet, Lessons, SpreadConfig, told};
 

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use allot_allocation::seed::{self, Stream};
+use allot_base::{Error, Result};
 use allot_engine::core::{Core, PassOptions, Sequence, TokenStatistics};
 use allot_engine::model::{Checkpoint, ModelError, Shape};
 use allot_engine::{Interrupt, place};
-use allot_error::{Error, Result};
 use candle_core::{Device, Tensor, Var};
 
 use super::{Care, Lessons, Reached, Recipe, told};

@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, lasting, lasting_up_to, lasting_whole, write_lasting};
 use allot_engine::core::Core;
 use allot_engine::model::Precision;
-use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_up_to, lasting_whole, write_lasting};
 
 use super::{Alphabet, Recipe, folder, told};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use allot_allocation::rules::Broken;
 use allot_allocation::shown;
-use allot_error::Error;
+use allot_base::Error;
 use allot_record::RecordError;
 use allot_sandbox::{Fault, LoadError};
 use pyo3::prelude::*;

@@ -65,18 +65,18 @@ struct RunGiven {
 #[pymethods]
 impl Policy {
     #[new]
-    #[pyo3(signature = (source, settings=None, *, run=None, caps=None, sha256=None))]
+    #[pyo3(signature = (source, settings=None, *, run=None, limits=None, sha256=None))]
     fn new(
         py: Python<'_>,
         source: &str,
         settings: Option<&Bound<'_, PyAny>>,
         run: Option<&Bound<'_, PyAny>>,
-        caps: Option<&Bound<'_, PyAny>>,
+        limits: Option<&Bound<'_, PyAny>>,
         sha256: Option<&str>,
     ) -> Result<Self> {
         let settings: BTreeMap<String, serde_json::Value> = given("settings", settings)?.unwrap_or_default();
         let run: Option<RunGiven> = given("run", run)?;
-        let caps = given::<CapsGiven>("caps", caps)?.unwrap_or_default().caps()?;
+        let caps = given::<CapsGiven>("limits", limits)?.unwrap_or_default().caps()?;
         py.detach(|| {
             let loaded = Loaded::new(source, &settings, caps, sha256)?;
             let run = run.map(|run| run.with(&loaded)).transpose()?;
@@ -226,7 +226,7 @@ impl CapsGiven {
             None => default.time,
             Some(s) if s > 0.0 && s <= 86_400.0 => Duration::from_secs_f64(s),
             Some(s) => {
-                let what = format!("`caps`: `seconds` is {s}; it is more than 0 and at most a day, 86400");
+                let what = format!("`limits`: `seconds` is {s}; it is more than 0 and at most a day, 86400");
                 return Err(Exception::new(what));
             }
         };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_error::did_you_mean;
+use allot_base::did_you_mean;
 use allot_sandbox::shipped::{component, names};
 use pyo3::prelude::*;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use allot_error::Error;
+use allot_base::Error;
 use thiserror::Error;
 
 /// Why a record could not be written, read or believed.

@@ -1,6 +1,7 @@
 //! Engines on other machines. [`Remote`] speaks sample, score and update in the Tinker protocol to a server that
 //! holds the model: SkyRL serves it, so do others, and a hosted service. [`rollouts`] samples on a server while the
-//! model learns here, and a [`Service`] answers requests of any kind, each by itself; this page is about the first.
+//! model learns here, a [`Service`] answers requests of any kind, each by itself, and [`registry`] fetches policies from
+//! registries of container images; this page is about the first.
 //!
 //! A server may be away, slow, forgetful or wrong. What keeps a run whole:
 //!
@@ -34,6 +35,7 @@ mod metrics;
 mod patience;
 mod preflight;
 mod protobuf;
+pub mod registry;
 pub mod rollouts;
 mod runtime;
 mod sample;

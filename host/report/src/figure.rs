@@ -82,7 +82,7 @@ pub fn accuracy(report: &Report, axis: Axis) -> Figure {
         &format!("accuracy-{}", axis.key()),
         &format!("Accuracy against {}", axis.words()),
         &caption,
-        "No arm has a score on this axis.",
+        "No arm has an accuracy on this axis.",
         |size| accuracy::draw(report, axis, size),
     )
 }

@@ -88,7 +88,7 @@ impl Frontier {
                 let best = cheapest[*axis]?;
                 let other = self.rows.iter().find(|row| row.arm == best)?.paid[*axis]?;
                 let times = number::times(row.paid[*axis]?.value / other.value);
-                Some(format!("{times} as many {} as `{}`", self.axes[*axis].words(), name(best)))
+                Some(format!("{times} more {} than `{}`", self.axes[*axis].words(), name(best)))
             });
             Some(format!(
                 "`{}` is the cheapest to {} in {} alone: it takes {}",

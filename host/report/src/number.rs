@@ -60,6 +60,46 @@ pub fn times_at_most(ratio: f64) -> String {
     times((100.0 * ratio - 1e-9).ceil() / 100.0)
 }
 
+/// Returns a ratio of costs as a comparison with the other one: 2.51× fewer, 1.64× more. `ratio` is the other's cost over this one's.
+pub fn compared(ratio: f64) -> String {
+    match ratio {
+        r if !r.is_finite() => NONE.to_owned(),
+        r if r >= 1.0 => format!("{} fewer", times(r)),
+        r => format!("{} more", times(1.0 / r)),
+    }
+}
+
+/// Returns the ends of such a ratio's interval, the smaller number first. Each end says whether it is more or fewer where the two
+/// differ.
+pub fn compared_ends(low: f64, high: f64) -> (String, String) {
+    let bare = |ratio: f64| finite(ratio, |r| format!("{r:.2}"));
+    if low >= 1.0 {
+        (bare(low), bare(high))
+    } else if high <= 1.0 {
+        (bare(1.0 / high), bare(1.0 / low))
+    } else {
+        (compared(low), compared(high))
+    }
+}
+
+/// Returns the words of a lower bound on such a ratio: at least 1.40× fewer, or at most 1.19× more.
+pub fn compared_at_least(ratio: f64) -> String {
+    if ratio >= 1.0 {
+        format!("at least {} fewer", times_at_least(ratio))
+    } else {
+        format!("at most {} more", times_at_most(1.0 / ratio))
+    }
+}
+
+/// Returns the words of an upper bound on such a ratio: at most 1.78× fewer, or at least 1.20× more.
+pub fn compared_at_most(ratio: f64) -> String {
+    if ratio >= 1.0 {
+        format!("at most {} fewer", times_at_most(ratio))
+    } else {
+        format!("at least {} more", times_at_least(1.0 / ratio))
+    }
+}
+
 /// A p-value: 0.012, or < 0.001.
 pub fn p_value(p: f64) -> String {
     finite(p, |p| if p < 0.001 { "<\u{a0}0.001".to_owned() } else { format!("{p:.3}") })

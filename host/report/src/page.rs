@@ -68,8 +68,8 @@ pub fn html(report: &Report) -> String {
                 main #main tabindex="-1" {
                     section aria-labelledby="short" {
                         h2 #short { (SECTIONS[0].1) }
-                        (verdicts(report)) (cautions(report))
-                        (told("result").unwrap_or_default()) (told("looks").unwrap_or_default())
+                        (told("result").unwrap_or_default()) (verdicts(report)) (warnings(report))
+                        (told("looks").unwrap_or_default()) (notes(report))
                     }
                     section aria-labelledby="accuracy" {
                         h2 #accuracy { (SECTIONS[1].1) }
@@ -232,8 +232,8 @@ fn verdicts(report: &Report) -> Markup {
     }
 }
 
-/// Warnings and notes.
-fn cautions(report: &Report) -> Markup {
+/// What makes the comparison unfair.
+fn warnings(report: &Report) -> Markup {
     html! {
         @if !report.warnings.is_empty() {
             div.warnings role="region" aria-labelledby="warnings" {
@@ -241,9 +241,16 @@ fn cautions(report: &Report) -> Markup {
                 ul { @for warning in &report.warnings { li { (quoted(warning)) } } }
             }
         }
-        @if !report.notes.is_empty() {
-            div.notes role="region" aria-labelledby="notes" {
-                h3 #notes { "Notes" }
+    }
+}
+
+/// Notes, folded: they explain the numbers and change none.
+fn notes(report: &Report) -> Markup {
+    let many = report.notes.len();
+    html! {
+        @if many > 0 {
+            details.notes {
+                summary { (many) @if many == 1 { " note" } @else { " notes" } }
                 ul { @for note in &report.notes { li { (quoted(note)) } } }
             }
         }

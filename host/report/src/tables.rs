@@ -74,6 +74,8 @@ pub enum Cell {
     Number(f64, String),
     /// A number with an interval, either end of which may be unknown, and how they are read.
     Estimate(Estimate, fn(f64) -> String),
+    /// The baseline's cost over an arm's own.
+    Ratio(Estimate),
     /// No ratio, but bounds on it, one of which may be missing.
     Bound(Option<f64>, Option<f64>),
     /// So many of so many.
@@ -227,12 +229,18 @@ impl Cell {
                 (number::count(*part), Some(format!("({})", number::percent(number::share(*part, *whole)))))
             }
             Self::Bound(low, high) => {
-                let low = low.map(|low| format!("≥\u{a0}{}", number::times_at_least(low)));
-                let high = high.map(|high| format!("≤\u{a0}{}", number::times_at_most(high)));
+                let (low, high) = (low.map(number::compared_at_least), high.map(number::compared_at_most));
                 match (low, high) {
                     (Some(low), high) => (low, high),
                     (None, high) => (high.unwrap_or_else(|| number::NONE.to_owned()), None),
                 }
+            }
+            Self::Ratio(Estimate { value, low, high }) => {
+                let interval = low.zip(*high).map(|(low, high)| {
+                    let (low, high) = number::compared_ends(low, high);
+                    format!("[{low}, {high}]")
+                });
+                (number::compared(*value), interval)
             }
             Self::Estimate(estimate, words) => {
                 // The unit stands at the number already.
@@ -251,7 +259,7 @@ impl Cell {
         match self {
             Self::Arm(_, words) | Self::Words(words) | Self::Hash(words) => vec![words.clone()],
             Self::Number(value, _) => vec![full(*value)],
-            Self::Estimate(e, _) => {
+            Self::Estimate(e, _) | Self::Ratio(e) => {
                 [Some(e.value), e.low, e.high].map(|v| v.map_or_else(String::new, full)).to_vec()
             }
             Self::Bound(low, high) => [None, *low, *high].map(|v| v.map_or_else(String::new, full)).to_vec(),

@@ -1,5 +1,5 @@
 //! The configuration of both Wasm engines: the one for components in this crate, and the one for generated Python in
-//! `allot-interpreter`. A guest's results and its use of fuel are the same in both, and on every machine.
+//! `allot_judges::python`. A guest's results and its use of fuel are the same in both, and on every machine.
 
 use std::io::Write as _;
 use std::path::Path;

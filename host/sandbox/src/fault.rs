@@ -124,11 +124,11 @@ impl LoadError {
             Self::NoExport { is: Some(Kind::Policy), .. } => {
                 Some("it is a policy: name it by `use` in [policy]")
             }
-            Self::NoExport { kind: Kind::Policy, .. } => Some(
-                "export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does",
-            ),
+            Self::NoExport { kind: Kind::Policy, .. } => {
+                Some("export the contract's interface: `allot new NAME` makes a policy that does")
+            }
             Self::NoExport { kind: Kind::Grader, .. } => Some(
-                "export the interface of wit/reward/0.1/reward.wit; `allot new NAME --kind grader` makes a grader that does",
+                "export the contract's interface: `allot new NAME --kind grader` makes a grader that does",
             ),
             Self::OtherVersion { newer: true, kind: Kind::Policy, .. } => {
                 Some("take a newer version of this program, or build the policy with this one: allot build")
@@ -311,12 +311,12 @@ impl Fault {
     /// What the policy's author can do about it.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.caps]"),
+            Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.limits]"),
             Self::OutOfTime { .. } => {
-                Some("look for an endless loop, or raise `seconds` under [policy.caps]")
+                Some("look for an endless loop, or raise `seconds` under [policy.limits]")
             }
             Self::OutOfMemory { .. } => {
-                Some("look for a list that only grows, or raise `memory` under [policy.caps]")
+                Some("look for a list that only grows, or raise `memory` under [policy.limits]")
             }
             Self::TooMuch(_) => {
                 Some("look for a list that only grows: a plan names each prompt once in a list")

@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path};
 
 use crate::reward::{
     FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_name, is_of, no_component, no_functions,
@@ -71,7 +70,7 @@ impl RewardConfig {
             let mut names: Vec<&str> = sources.clone().collect();
             names.sort_unstable();
             names.dedup();
-            format!("the sources are {}", allot_error::listed(names.into_iter()))
+            format!("the sources are {}", allot_base::listed(names.into_iter()))
         };
         if let Some(alone) = sources.clone().find(|source| !self.each().iter().any(|one| one.judges(source)))
         {
@@ -116,7 +115,7 @@ impl RewardConfig {
         let python = self.python.iter_mut().flat_map(|p| [p.interpreter.as_mut(), p.wheels.as_mut()]);
         python.flatten().try_for_each(whole)?;
         self.functions.as_mut().map(|functions| &mut functions.file).map_or(Ok(()), whole)?;
-        let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
+        let words = self.process.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
         for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
             let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
             *word = path.display().to_string();
@@ -202,7 +201,7 @@ impl One<'_> {
                 .hint("leave it out, or take grader `command`, `functions`, `http` or `component`"));
         }
         self.sections(grader)?;
-        config.judge.as_ref().map_or(Ok(()), |judge| self.judge(judge))?;
+        config.process.as_ref().map_or(Ok(()), |process| self.process(process))?;
         self.functions(grader)?;
         self.pattern(grader)?;
         self.http(grader)?;
@@ -216,9 +215,10 @@ impl One<'_> {
     /// Refuses the section of another grader.
     fn sections(&self, grader: AnyGrader) -> Result<()> {
         let (file, place, config) = (&self.file, self.place, self.config);
-        if config.judge.is_some() && !grader.has_processes() {
+        if config.process.is_some() && !grader.has_processes() {
             let name = grader.name();
-            let what = format!("{file} has a section [{place}.judge], and grader `{name}` has no processes");
+            let what =
+                format!("{file} has a section [{place}.process], and grader `{name}` has no processes");
             let hint = "leave the section out, or take grader `command`, `functions` or `math-verify`";
             return Err(Error::new(what).hint(hint));
         }
@@ -228,10 +228,11 @@ impl One<'_> {
             let hint = "leave the section out, or take grader `python` or `math-verify`";
             return Err(Error::new(what).hint(hint));
         }
-        if config.python.is_some() && config.judge.is_some() {
-            let what = format!("{file} has both sections [{place}.python] and [{place}.judge]");
-            let hint =
-                format!("[{place}.python] has math-verify run in the sandbox, [{place}.judge] in processes");
+        if config.python.is_some() && config.process.is_some() {
+            let what = format!("{file} has both sections [{place}.python] and [{place}.process]");
+            let hint = format!(
+                "[{place}.python] has math-verify run in the sandbox, [{place}.process] in processes"
+            );
             return Err(Error::new(what).hint(hint));
         }
         let own = [
@@ -250,29 +251,36 @@ impl One<'_> {
         }
     }
 
-    fn judge(&self, judge: &JudgeConfig) -> Result<()> {
-        if judge.command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
-            let what = format!("{}: `{}.judge.command` is empty", self.file, self.place);
+    fn process(&self, process: &JudgeConfig) -> Result<()> {
+        if process.command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+            let what = format!("{}: `{}.process.command` is empty", self.file, self.place);
             return Err(Error::new(what).hint("it is a program and its arguments, each a text of its own"));
         }
-        if !(1..=1024).contains(&judge.processes) {
-            return self.wrong("judge.processes", judge.processes as f64, "it is from 1 to 1024");
+        if !(1..=1024).contains(&process.processes) {
+            return self.wrong("process.processes", process.processes as f64, "it is from 1 to 1024");
         }
-        if !(judge.seconds > 0.0 && judge.seconds <= 86_400.0) {
-            return self.wrong("judge.seconds", judge.seconds, "it is more than 0 and at most a day, 86400");
+        if !(process.seconds > 0.0 && process.seconds <= 86_400.0) {
+            return self.wrong(
+                "process.seconds",
+                process.seconds,
+                "it is more than 0 and at most a day, 86400",
+            );
         }
-        let start = judge.start_seconds();
+        let start = process.start_seconds();
         if !(start > 0.0 && start <= 604_800.0) {
             let rule = "it is more than 0 and at most a week, 604800";
-            return self.wrong("judge.start_seconds", start, rule);
+            return self.wrong("process.start_seconds", start, rule);
         }
         Ok(())
     }
 
     fn functions(&self, grader: AnyGrader) -> Result<()> {
         let (file, place, config) = (&self.file, self.place, self.config);
-        if grader == AnyGrader::Command && config.judge.as_ref().is_none_or(|judge| judge.command.is_none()) {
-            let hint = format!(r#"write one under [{place}.judge], like command = ["python3", "judge.py"]"#);
+        if grader == AnyGrader::Command
+            && config.process.as_ref().is_none_or(|process| process.command.is_none())
+        {
+            let hint =
+                format!(r#"write one under [{place}.process], like command = ["python3", "judge.py"]"#);
             return Err(Error::new(format!("{file} has grader `command` and no command")).hint(hint));
         }
         let error = match &config.functions {
@@ -339,7 +347,7 @@ impl One<'_> {
             return self.wrong("overlong.penalty", f64::from(penalty), "it is 0 or more: it is taken away");
         }
         if buffer == 0 || buffer > self.longest {
-            return self.wrong("overlong.buffer", f64::from(buffer), "it is from 1 to `rollout.max_tokens`");
+            return self.wrong("overlong.buffer", f64::from(buffer), "it is from 1 to `sampling.max_tokens`");
         }
         Ok(())
     }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use allot_base::{Result, settle};
 use allot_component::Caps;
-use allot_error::Result;
-use allot_files::settle;
 use serde::{Deserialize, Serialize};
 
 /// A grader that is a component.

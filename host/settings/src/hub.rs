@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 /// Returns whether a text has the form of a hub name: owner, slash, name.
 pub fn is_name(source: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use allot_error::Error;
+use allot_base::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::{AnyGrader, ComponentConfig, HttpConfig, PythonConfig};
@@ -50,7 +50,7 @@ pub struct RewardConfig {
     pub patience: Option<u32>,
     /// The processes of an external grader.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judge: Option<JudgeConfig>,
+    pub process: Option<JudgeConfig>,
     /// The sandbox of grader `python`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonConfig>,
@@ -208,7 +208,7 @@ impl Default for RewardConfig {
             unreadable: Unreadable::default(),
             overlong: None,
             patience: None,
-            judge: None,
+            process: None,
             python: None,
             functions: None,
             http: None,
@@ -247,7 +247,7 @@ impl RewardConfig {
     /// Returns the command of the Python with the environments' packages, for grader `environment`.
     pub fn environments(&self) -> Option<Vec<String>> {
         let one = self.each().iter().find(|one| one.grader == Some(AnyGrader::Environment))?;
-        Some(one.judge.clone().unwrap_or_default().python())
+        Some(one.process.clone().unwrap_or_default().python())
     }
 
     /// Returns the name of its part of the reward.

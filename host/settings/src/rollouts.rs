@@ -1,4 +1,4 @@
-//! `[rollouts]` of a config: an inference server that samples while this program trains.
+//! `[rollout_server]` of a config: an inference server that samples while this program trains.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::address::{Wrong, patience_seconds, retry_seconds, wrong_seconds, wron
 use crate::{Precision, Sampling};
 
 /// The config's section.
-pub const SECTION: &str = "rollouts";
+pub const SECTION: &str = "rollout_server";
 
 /// An inference server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,11 +139,11 @@ impl RolloutsConfig {
     }
 
     /// Returns why the server's log-probabilities cannot be the denominators of ratios, where they cannot.
-    pub fn cannot(&self, rollout: &Sampling) -> Option<&'static str> {
-        let cut = rollout.top_k > 0 || rollout.top_p < 1.0;
-        (self.kind == ServerKind::Vllm && cut && rollout.temperature != 1.0).then_some(
+    pub fn cannot(&self, sampling: &Sampling) -> Option<&'static str> {
+        let cut = sampling.top_k > 0 || sampling.top_p < 1.0;
+        (self.kind == ServerKind::Vllm && cut && sampling.temperature != 1.0).then_some(
             "vLLM tells log-probabilities before temperature and cuts, or after both: with another temperature \
-             than 1, `rollout.top_k` and `rollout.top_p` cut nothing",
+             than 1, `sampling.top_k` and `sampling.top_p` cut nothing",
         )
     }
 }

@@ -1,4 +1,4 @@
-//! `[rollout]` of a config: how tokens are sampled.
+//! `[sampling]` of a config: how tokens are sampled.
 
 use allot_allocation::SamplerSettings;
 use serde::{Deserialize, Serialize};

@@ -71,7 +71,7 @@ impl Server {
         self,
         update: &UpdateConfig,
         optimizer: &OptimizerConfig,
-        rollout: &Sampling,
+        sampling: &Sampling,
     ) -> Option<(&'static str, String, &'static str, &'static str)> {
         let loss = &update.loss;
         let kind = || serde_json::to_value(loss.kind).ok().and_then(|v| v.as_str().map(str::to_owned));
@@ -104,10 +104,10 @@ impl Server {
             let why = "how the server keeps its activations is its own affair";
             return Some(("update.recompute", "true".to_owned(), why, "leave it out"));
         }
-        if rollout.temperature != 1.0 {
+        if sampling.temperature != 1.0 {
             let why = "the server learns at temperature 1, and ratios would be of another policy";
-            let value = rollout.temperature.to_string();
-            return Some(("rollout.temperature", value, why, "set it to 1; `evaluation.sampling` is free"));
+            let value = sampling.temperature.to_string();
+            return Some(("sampling.temperature", value, why, "set it to 1; `evaluation.sampling` is free"));
         }
         if optimizer.max_norm > 0.0 && self.can().gradients != Cuts::AsTold {
             let hint = match self.can().gradients {

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
 use allot_bank::{Asked, Bank, Field, Left, Profile, Told, read};
-use allot_error::{Error, Exit, Result, count, did_you_mean};
-use allot_files::find;
+use allot_base::{Error, Exit, Result, count, did_you_mean, find};
 use allot_outputs::banked::{self, BankedRow};
 use allot_outputs::rollouts::parts;
 use allot_tasks::dataset::Format;
@@ -16,32 +15,32 @@ use serde_json::{Value, json};
 
 use crate::screen::Screen;
 
-/// Make a bank for `allot simulate --bank`: rollouts by prompt, of runs, other trainers and evaluations
+/// Make a bank for `allot simulate --bank` from rollouts of runs, other trainers or evaluations
 #[derive(Debug, Args)]
 pub struct BankFiles {
     /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV), or folders: a run's, a comparison's, or one of such files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Where the bank is written, over whatever was there
+    /// Write the bank to this file, replacing what is there
     #[arg(long, value_name = "FILE", default_value = "bank.parquet")]
     out: PathBuf,
     /// The column that has the `prompt`, `reward`, `correct`, `tokens`, `truncated`, `version`, `prompt_tokens` or `text`
     /// of a rollout, as NAME=COLUMN; rewards of several columns are added up, as in reward=right+form
     #[arg(long = "column", value_name = "NAME=COLUMN")]
     columns: Vec<String>,
-    /// Only rows that have this in a column, as in arm=uniform; may be given many times
+    /// Keep only rows with this value in a column, as in arm=uniform; repeatable
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     only: Vec<String>,
     /// Only rollouts of these versions of the model, as in 0..50, both included
     #[arg(long, value_name = "FIRST..LAST", value_parser = versions)]
     versions: Option<RangeInclusive<u32>>,
-    /// The reward from which on an answer is right, where a file does not say whether it was
+    /// Count an answer as right from this reward on, if the file does not say
     #[arg(long, value_name = "REWARD", default_value_t = 0.5, allow_negative_numbers = true)]
     right: f64,
-    /// Tells lengths by characters, where a file has answers and no lengths
+    /// Estimate lengths from characters, if a file has answers and no lengths
     #[arg(long, value_name = "NUMBER")]
     characters_per_token: Option<f64>,
-    /// What is in the bank, as JSON
+    /// Print the bank's contents as JSON
     #[arg(long)]
     json: bool,
 }

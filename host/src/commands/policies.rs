@@ -1,7 +1,7 @@
 //! `allot policies`: what ships, and what can be set.
 
 use allot_allocation::shown;
-use allot_error::{Exit, Result};
+use allot_base::{Exit, Result};
 use allot_sandbox::{Caps, Grader, Policy, Setting};
 use clap::Args;
 
@@ -12,7 +12,7 @@ use crate::{policy_loader, shipped};
 /// List the shipped policies, with their settings
 #[derive(Debug, Args)]
 pub struct Policies {
-    /// Only this one: a name, or the path of a component
+    /// Show only this one: a name, or the path of a component
     policy: Option<String>,
     /// As JSON
     #[arg(long)]

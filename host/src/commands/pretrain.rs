@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use allot_error::{Exit, Result};
+use allot_base::{Exit, Result};
 use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, Trained, Unfinished, folder, measure, train};
 use clap::Args;
 
@@ -13,15 +13,15 @@ use crate::{interrupt, memory, opened, run_dir};
 /// Train a small model from random weights in minutes, on examples with mistakes
 #[derive(Debug, Args)]
 pub struct Pretrain {
-    /// The recipe: a file, or the name of one that ships
+    /// The recipe: a file, or a shipped recipe's name
     recipe: PathBuf,
-    /// The model's folder, a new one; a training of it that was stopped goes on
+    /// The model's folder; a training that was stopped there resumes
     #[arg(long)]
     out: PathBuf,
-    /// Another value than the recipe's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the recipe, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Another number of steps than the recipe's
+    /// Train for this number of steps instead of the recipe's
     #[arg(long, conflicts_with = "measure_only", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
     /// Only evaluate the model that is in the folder

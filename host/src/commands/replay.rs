@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 
 use allot_allocation::{Columns, Plan, Run, Terms, Value, View, rules, shown};
-use allot_error::{Error, Exit, Result, signals};
+use allot_base::{Error, Exit, Result, signals};
 use allot_record::{Asked, Head, Line, Reader, Swap, Views, unhex};
 use allot_sandbox::{Cost, Policy, Sandbox};
 use clap::Args;
@@ -19,13 +19,13 @@ use crate::{components, diff, policy_loader, shipped};
 pub struct Replay {
     /// The record, or the run's folder
     record: PathBuf,
-    /// The policy to ask: a name, a component's path, oci://…, or a draft: a path to `policy.py`, or to its folder
-    /// [default: the run's own; of several, each on its part]
+    /// The policy to call: a name, a component's path, oci://…, or a draft (a path to `policy.py`, or to
+    /// its folder) [default: the run's own; of several, each on its part]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; the others are as recorded
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Only this call, shown as a whole; also one that failed and was kept as view-STEP.ROUND.json
+    /// Show only this call, whole; also one that failed and was kept as view-STEP.ROUND.json
     #[arg(long, value_name = "STEP.ROUND")]
     at: Option<At>,
     /// Differing plans to show

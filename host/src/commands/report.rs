@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Exit, Result, did_you_mean};
+use allot_base::{Error, Exit, Result, did_you_mean};
 use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
 use allot_report::tuning::Tuning;
@@ -24,7 +24,7 @@ pub struct ReportRuns {
     /// The policy that the others are compared with [default: the comparison's, or the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// An accuracy, from 0 to 1, whose cost is reported; may be given many times
+    /// Report the cost to this accuracy, from 0 to 1; repeatable
     #[arg(long = "target", value_name = "ACCURACY")]
     targets: Vec<f64>,
     /// The unit of costs: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
@@ -33,10 +33,10 @@ pub struct ReportRuns {
     /// The report as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Instead of what it comes to, print a table, for a paper or a spreadsheet
+    /// Print a table instead of the summary, for a paper or a spreadsheet
     #[arg(long)]
     format: Option<Format>,
-    /// Which table; may be given many times [default: result]
+    /// Print this table; repeatable [default: result]
     #[arg(long = "table", value_name = "NAME", requires = "format")]
     tables: Vec<String>,
 }
@@ -168,7 +168,7 @@ fn table(report: &Report) -> Vec<String> {
     let axis = report.axis.words();
     let mut head = vec!["policy".to_owned(), "runs".to_owned()];
     if target.is_some() {
-        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "× fewer".to_owned()]);
+        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "than the baseline".to_owned()]);
     }
     head.extend(["accuracy at the end".to_owned(), "difference".to_owned()]);
     let mut rows = vec![head];
@@ -179,9 +179,9 @@ fn table(report: &Report) -> Vec<String> {
             let reached = &target.rows[i];
             let median = reached.median.map_or("not reached".to_owned(), number::cost);
             let ratio = if i == report.baseline {
-                Some("1".to_owned())
+                None
             } else {
-                reached.ratio.map(|r| ranged(r, 1.0, 2)).or_else(|| bounded(reached.bound?))
+                reached.ratio.map(compared).or_else(|| bounded(reached.bound?))
             };
             row.push(format!("{}/{}", reached.reached, reached.runs));
             row.extend([median, ratio.unwrap_or_else(|| "–".to_owned())]);
@@ -222,11 +222,18 @@ pub fn tuned(tuning: &Tuning, screen: &mut Screen<'_>) {
 
 /// What bounds a ratio, where there is none.
 fn bounded(bound: Bound) -> Option<String> {
-    let bare = |text: String| text.trim_end_matches('×').to_owned();
-    let low = bound.low.map(|low| format!("≥ {}", bare(number::times_at_least(low))));
-    let high = bound.high.map(|high| format!("≤ {}", bare(number::times_at_most(high))));
+    let (low, high) = (bound.low.map(number::compared_at_least), bound.high.map(number::compared_at_most));
     let both: Vec<String> = low.into_iter().chain(high).collect();
     (!both.is_empty()).then(|| both.join(", "))
+}
+
+/// A ratio of costs with its interval.
+fn compared(ratio: Estimate) -> String {
+    let words = number::compared(ratio.value);
+    match ratio.low.zip(ratio.high).map(|(low, high)| number::compared_ends(low, high)) {
+        Some((low, high)) => format!("{words} ({low} to {high})"),
+        None => words,
+    }
 }
 
 /// A number with its interval.

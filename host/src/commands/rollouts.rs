@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::{Error, Exit, Result, count};
+use allot_base::{Error, Exit, Result, count};
 use allot_outputs::rollouts::parts;
 use allot_tasks::dataset::undamaged;
 use clap::Args;
@@ -14,18 +14,19 @@ use parquet::record::Field;
 
 use crate::screen::Screen;
 
-/// Look at rollouts of a training run: question, answer, reward, and what happened to each
+/// Show rollouts of a training run: question, answer, reward, and what became of each
 #[derive(Debug, Args)]
 pub struct Rollouts {
     /// The run's folder
     run: PathBuf,
-    /// Only those of this step, counted from 0 as in the table; of a held-out set, the steps done before
+    /// Show only this step, counted from 0 as in the table; for a held-out set, the number of steps done
+    /// before it
     #[arg(long)]
     step: Option<i64>,
-    /// Only those of this prompt
+    /// Show only this prompt
     #[arg(long)]
     prompt: Option<i64>,
-    /// Those of this held-out set, and not those that were trained on or discarded
+    /// Show rollouts of this held-out set instead of training rollouts
     #[arg(long)]
     set: Option<String>,
     /// Rollouts to show

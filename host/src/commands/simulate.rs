@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, View};
 use allot_bank::Draws;
+use allot_base::{Error, Exit, Result, lasting};
 use allot_config::simulate::{BankConfig, SimulateConfig};
 use allot_engine::Coin;
-use allot_error::{Error, Exit, Result};
-use allot_files::lasting;
 use allot_loop::{Clipped, Scores};
 use allot_record::{End, StepEnd};
 use allot_report::Costs;
@@ -34,29 +33,29 @@ pub struct Simulate {
     /// The run's config: a file, or the name of one that ships. Or a policy, for the shipped config `simulate`: a
     /// component's path, or a draft
     config: PathBuf,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Draw from this bank of rollouts, which `allot bank` makes, and not from the coin-flip world
+    /// Draw rollouts from this bank, made by `allot bank`, instead of the coin-flip world
     #[arg(long, value_name = "FILE")]
     bank: Option<PathBuf>,
-    /// Another policy than the config's: a name, a component's path, oci://…, or a draft: a path to `policy.py`, or to
-    /// its folder
+    /// Use this policy instead of the config's: a name, a component's path, oci://…, or a draft (a path to
+    /// `policy.py`, or to its folder)
     #[arg(long)]
     policy: Option<String>,
-    /// A setting of the policy, as NAME=VALUE; may be given many times
+    /// Set one of the policy's settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Call another policy with the same views, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; repeatable
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
-    /// Another seed than the config's
+    /// Use this seed instead of the config's
     #[arg(long)]
     seed: Option<u64>,
     /// The folder for the record [default: a new one under runs/]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Keep no record
+    /// Write no record
     #[arg(long, conflicts_with = "out")]
     no_record: bool,
     /// The summary as JSON
@@ -84,7 +83,7 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let held = command.out.as_deref().map_or(Ok(None), run_dir::lock)?;
     let config = resolve(command, screen)?;
-    let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
+    let sandbox = policy_loader::sandbox(config.policy.limits.caps())?;
     let (source, demanded) = (&config.policy.source, config.policy.sha256.as_deref());
     // A hash that the config demands is that of a component, never of a draft.
     let (component, policy) = if demanded.is_none() && policy_loader::is_draft(source) {

@@ -6,7 +6,7 @@ mod resolved;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Exit, Result, count};
+use allot_base::{Error, Exit, Result, count};
 use allot_loop::{At, Scores};
 use allot_record::Record;
 use allot_sandbox::sha256;
@@ -29,22 +29,23 @@ use crate::{components, interrupt, policy_loader, resume, run_dir, shadow};
 /// Train a language model under a policy
 #[derive(Debug, Args)]
 pub struct Train {
-    /// The run's config: a file, or the name of one that ships
+    /// The run's config: a file, or a shipped config's name
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
     overrides: Vec<String>,
-    /// Another policy than the config's: a name, a component's path, or oci://…; with --resume it takes over
+    /// Use this policy instead of the config's: a name, a component's path, or oci://…; with --resume it
+    /// takes over
     #[arg(long)]
     policy: Option<String>,
-    /// A setting of the policy, as NAME=VALUE; may be given many times
+    /// Set one of the policy's settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Call another policy with the same views, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; repeatable
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
-    /// Another seed than the config's
+    /// Use this seed instead of the config's
     #[arg(long, conflicts_with = "resume")]
     seed: Option<u64>,
     /// The folder for the run [default: a new one under runs/]
@@ -59,7 +60,7 @@ pub struct Train {
     /// The summary as JSON
     #[arg(long)]
     json: bool,
-    /// With --resume: end the step that the run stopped in, and pause
+    /// With --resume: finish the step in which the run stopped, then pause
     #[arg(long, requires = "resume")]
     finish_step: bool,
     #[command(flatten)]
@@ -88,7 +89,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     refuse_existing(command.out.as_deref())?;
-    let sandbox = policy_loader::sandbox(resolved.config.policy.caps.caps())?;
+    let sandbox = policy_loader::sandbox(resolved.config.policy.limits.caps())?;
     let (component, policy) = resolved.policy(command, &sandbox, screen)?;
     if let Some(run) = &command.resume {
         resolved.keep_a_change(run, &policy, screen)?;
@@ -268,7 +269,7 @@ impl<'a> Start<'a> {
         components::keep(place.folder, place.component)?;
         let progress = Progress::new(screen, config.run.steps, config.budget, Done::default(), 0.0, 0);
         let recorder = RunRecorder::fresh(prepared, evaluation, place, progress)?;
-        recorder.progress.screen.draw("taking the score at the start");
+        recorder.progress.screen.draw("evaluating at the start");
         Ok(recorder)
     }
 

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allot_error::{Error, Exit, Result};
+use allot_base::{Error, Exit, Result};
 use allot_watch::live;
 use clap::Args;
 use ratatui::crossterm::terminal;

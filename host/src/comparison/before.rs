@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_config::compare::{Arm, CompareConfig};
-use allot_error::{Error, Result};
 use toml::Table;
 
 use crate::planned::config_of;

@@ -3,9 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, looks_like_a_path, settle};
 use allot_config::compare::{Arm, CompareConfig};
-use allot_error::{Error, Result};
-use allot_files::{looks_like_a_path, settle};
 use allot_sandbox::sha256;
 use toml::{Table, Value};
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::compare::{Arm, CompareConfig};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::{ModelConfig, TrainConfig};
 use allot_engine::tensors::DeviceName;
-use allot_error::{Error, Result};
 use allot_report::Axis;
 use toml::Table;
 
@@ -59,7 +59,7 @@ impl Declared {
         };
         let Some(section) = section else {
             let error = Error::new(format!("`{name}` has no section [compare]"));
-            return Err(error.hint("say what is compared, as in configs/compare-tiny.toml"));
+            return Err(error.hint("add it, as `allot configs compare-tiny` has it"));
         };
         let unknown = simulated && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
         if let Some(axis) = section.axis.filter(|_| unknown) {

@@ -5,8 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
-use allot_error::{Error, Result};
-use allot_files::lasting;
+use allot_base::{Error, Result, lasting};
 use allot_report::Report;
 use allot_report::compare::{Look, before_growth};
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::{ModelConfig, TrainConfig};
-use allot_error::{Error, Result};
 use allot_models::chat::{Date, may_ask_for_date};
 use toml::Table;
 

@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, lasting, lasting_up_to, write_lasting};
 use allot_config::compare::Arm;
 use allot_config::ranges::Range;
 use allot_config::tune::{Objective, Search, TrialConfig, TuneConfig, value};
-use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_models::chat::Date;
 use allot_report::history::History;
 use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning, promoted};

@@ -1,6 +1,6 @@
 //! Gold answers that the run's graders can't read, found before the run starts.
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_judges::grader::reads;
 use allot_settings::AnyGrader;
 use allot_settings::reward::{RewardConfig, Unreadable};

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, Value};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::{PolicyStamp, StateChange};
 use serde::{Deserialize, Serialize};
 

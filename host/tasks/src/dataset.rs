@@ -191,10 +191,16 @@ impl Dataset {
             seen: HashMap::new(),
             asked: HashMap::new(),
             dataset: Self { problems: Vec::new(), report: Report::default() },
+            refused: Vec::new(),
         };
         for file in config.files.all() {
-            if loading.file(&folder.join(file))?.is_break() {
-                break;
+            match loading.file(&folder.join(file)) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(error) => {
+                    loading.refused.push(error);
+                    break;
+                }
             }
         }
         loading.done()
@@ -242,7 +248,12 @@ struct Loading<'a> {
     /// Where each question was first seen, by the id it has without an answer.
     asked: HashMap<String, Place>,
     dataset: Dataset,
+    /// What is wrong with rows, [`REFUSED`] at most: they are told together.
+    refused: Vec<DataError>,
 }
+
+/// Rows with errors after which reading ends.
+const REFUSED: usize = 10;
 
 impl Loading<'_> {
     fn file(&mut self, path: &Path) -> Result<ControlFlow<()>, DataError> {
@@ -265,8 +276,14 @@ impl Loading<'_> {
                 self.skipped += 1;
                 return Ok(ControlFlow::Continue(()));
             }
-            self.row((&mapping, &fields), &name, place, row, faults)?;
-            let is_last = self.config.limit == Some(self.dataset.report.rows);
+            if let Err(error) = self.row((&mapping, &fields), &name, place, row, faults) {
+                self.refused.push(error);
+            }
+            // What is wrong with the first row is wrong with most.
+            let hopeless = self.dataset.report.rows == self.refused.len();
+            let is_last = self.config.limit == Some(self.dataset.report.rows)
+                || self.refused.len() == REFUSED
+                || (hopeless && !self.refused.is_empty());
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
     }
@@ -335,6 +352,9 @@ impl Loading<'_> {
     }
 
     fn done(self) -> Result<Dataset, DataError> {
+        if !self.refused.is_empty() {
+            return Err(DataError::all(self.refused));
+        }
         let (dataset, config) = (self.dataset, self.config);
         let report = &dataset.report;
         if dataset.problems.is_empty() {

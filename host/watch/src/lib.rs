@@ -19,7 +19,7 @@ pub mod view;
 
 use std::path::PathBuf;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use observer::Observer;
 use style::Style;
 use view::Size;

@@ -6,8 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use allot_error::{Error, Result};
-use allot_files::find;
+use allot_base::{Error, Result, find};
 use allot_record::{RecordError, Time, Times};
 use allot_report::follow::Follower;
 

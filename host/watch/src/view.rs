@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use allot_error::count;
+use allot_base::count;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style as Ink};
@@ -192,7 +192,8 @@ fn head(scene: &Scene, choice: &Choice, keys: bool, area: Rect, buffer: &mut Buf
 }
 
 fn charts(scene: &Scene, chosen: Option<usize>, area: Rect, buffer: &mut Buffer, style: Style) {
-    let scores = chart(scene, chosen, style, "held-out accuracy by rollouts", "no score yet", Unit::Share);
+    let scores =
+        chart(scene, chosen, style, "held-out accuracy by rollouts", "no evaluation yet", Unit::Share);
     let wastes = chart(scene, chosen, style, "waste by step", "no step yet", Unit::Percent);
     if area.width >= TWO_WIDE {
         let left = area.width * 11 / 20;

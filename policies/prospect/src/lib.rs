@@ -14,7 +14,7 @@
 //! **A memory, if wanted.** With `memory`, prompts that come back are told apart by how often they were sampled and solved,
 //! and the last time: the mean is of those alike, and a prompt is passed over until the next epoch, the likelier the further
 //! its v (1 - v) is below the best. On 400 prompts that came forty times it took twice the rollouts to the target, and then
-//! ended three points higher (docs/results/2026-11-23-evidence.md). It is off: few data sets are as small.
+//! ended three points higher (docs/archive/2026-11-23-evidence.md). It is off: few data sets are as small.
 
 use allot_policy::prelude::*;
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 use tempfile::TempDir;
 
 use crate::component::{CONTRACT, CONTRACT_0_1, REWARD};

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};

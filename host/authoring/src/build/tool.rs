@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 /// Whether a program is there, by what it says of its version; its first line.
 pub(crate) fn version(command: &mut Command) -> Option<String> {

@@ -33,7 +33,7 @@ fn cuda(_: usize) -> Result<Device, Refusal> {
 #[cfg(not(feature = "cuda"))]
 pub(crate) fn no_cuda() -> Refusal {
     let reason = "this program was built without CUDA".to_owned();
-    (reason, "build it with `--features cuda` (see docs/how-to/cuda.md), or set the device to \"cpu\"")
+    (reason, "build it with `--features cuda`, or set the device to \"cpu\"")
 }
 
 #[cfg(feature = "cuda")]
@@ -68,9 +68,7 @@ pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Re
     let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
     match done {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(words)) => {
-            Err((first(&words), "`nvidia-smi` lists the devices that there are; see docs/how-to/cuda.md"))
-        }
+        Ok(Err(words)) => Err((first(&words), "run `nvidia-smi`: it lists the devices that there are")),
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map_or("", String::as_str);
             // `Unable to dynamically load the "cuda" shared library - searched for …`
@@ -78,10 +76,7 @@ pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Re
                 Some(name) => format!("its library lib{name} is not on this machine, or can't be loaded"),
                 None => format!("CUDA's libraries are not what they should be ({})", first(words)),
             };
-            Err((
-                reason,
-                "add its folder to LD_LIBRARY_PATH (see docs/how-to/cuda.md), or set the device to \"cpu\"",
-            ))
+            Err((reason, "add its folder to LD_LIBRARY_PATH, or set the device to \"cpu\""))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ struct Line {
     /// The server's words.
     #[serde(default)]
     reply: Value,
-    /// What they come to, in the words of a judge that is a process.
+    /// What they come to, in the words of a grader that is a process.
     verdict: Value,
 }
 

@@ -146,14 +146,14 @@ impl Form {
     }
 
     fn cut(&self) -> String {
-        format!("the judge's reply was cut after {} tokens", self.max_tokens)
+        format!("the grader's reply was cut after {} tokens", self.max_tokens)
     }
 
     /// What a language model says. It is read from its reply alone, and the last verdict in it counts: before that it
     /// may reason, and cite.
     fn verdict_in(&self, text: &str, mark: &str) -> Opinion {
         let Some(word) = self.compiled.verdict(text, mark) else {
-            return Err(format!("the judge gave no verdict, and said `{}`", tail(text)));
+            return Err(format!("the grader gave no verdict, and said `{}`", tail(text)));
         };
         match word.to_lowercase().as_str() {
             "yes" | "true" | "correct" | "right" => Ok(true.into()),
@@ -161,7 +161,7 @@ impl Form {
             _ => match word.parse::<f64>() {
                 Ok(x) if x.is_finite() => protocol::number("verdict", x).map(rewarded),
                 _ => Err(format!(
-                    "the judge's verdict `{}` is neither yes or no nor a number",
+                    "the grader's verdict `{}` is neither yes or no nor a number",
                     words(word.as_bytes())
                 )),
             },
@@ -207,7 +207,7 @@ fn verl(question: &Question) -> Value {
     })
 }
 
-/// What a server of the user's own says: a number, verl's `score` and `acc`, or the words of a judge's line.
+/// What a server of the user's own says: a number, verl's `score` and `acc`, or the words of a grader's line.
 fn custom(said: &Value) -> Option<Opinion> {
     if let Some(score) = said.as_f64() {
         return Some(protocol::number("score", score).map(rewarded));

@@ -6,8 +6,8 @@
 
 mod pieces;
 
+use allot_base::{Error, Result};
 use allot_engine::model::Gguf;
-use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
 /// Kinds of tokens: llama.cpp's `llama_token_type`.

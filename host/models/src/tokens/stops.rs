@@ -1,8 +1,8 @@
 //! What ends an answer, by its texts: what each token stands for, and an answer's text up to there.
 
 use allot_allocation::shown;
+use allot_base::{Error, Result};
 use allot_engine::{End, StopTexts, Stops, TokenBytes};
-use allot_error::{Error, Result};
 use serde_json::Value;
 
 use super::Tokens;

@@ -14,6 +14,9 @@ use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::preflight::waited;
 
+/// The servers whose protocols these are, as their sources of 2026-11-22 have them.
+const VERSIONS: &str = "SGLang 0.5.23 and vLLM 0.32.0";
+
 /// What a server told of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preflight {
@@ -59,7 +62,7 @@ struct Model {
 pub fn preflight(
     config: &RolloutsConfig,
     shape: &Shape,
-    rollout: &Sampling,
+    sampling: &Sampling,
 ) -> Result<Preflight, EngineError> {
     Handover::try_folder(Path::new(&config.weights))?;
     let mut all: Option<Preflight> = None;
@@ -68,7 +71,7 @@ pub fn preflight(
         let one = waited(async {
             match config.kind {
                 ServerKind::Sglang => sglang(&client, config, shape).await,
-                ServerKind::Vllm => vllm(&client, config, rollout).await,
+                ServerKind::Vllm => vllm(&client, config, sampling).await,
             }
         })??;
         all = Some(all.map_or_else(|| one.clone(), |all| all.and(&one)));
@@ -96,7 +99,7 @@ impl Preflight {
                 let what =
                     format!("the server takes {context} tokens, and the longest prompt and answer have");
                 let hint = "start it with a longer context, or set `model.max_prompt_tokens` or \
-                            `rollout.max_tokens` lower";
+                            `sampling.max_tokens` lower";
                 Err(told(format!("{what} {longest}"), hint))
             }
             _ => Ok(()),
@@ -116,7 +119,7 @@ async fn known<T: for<'d> Deserialize<'d>>(
         told(
             what,
             &format!(
-                "`rollouts.url` is what comes before `/{verb}`; docs/how-to/scaling.md names the versions"
+                "set `rollout_server.url` to what comes before `/{verb}`; allot was written for {VERSIONS}"
             ),
         )
     };
@@ -134,7 +137,7 @@ fn named(client: &Client, config: &RolloutsConfig, names: &[String]) -> Result<(
     let Some(wanted) = config.model.as_ref().filter(|wanted| !names.contains(wanted)) else { return Ok(()) };
     let what = format!("the server at {} has no model `{wanted}`", client.to().url);
     let has: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", client.clean(n))).collect();
-    Err(told(what, &format!("it has {}; set `rollouts.model`", has.join(", "))))
+    Err(told(what, &format!("it has {}; set `rollout_server.model`", has.join(", "))))
 }
 
 async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Result<Preflight, EngineError> {
@@ -145,7 +148,7 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
     if !info.is_generation || info.weight_version.is_none() {
         let what =
             format!("the server at {url} has a model that does not generate, or no word for its weights");
-        return Err(told(what, "docs/how-to/scaling.md names the versions of SGLang that this was made for"));
+        return Err(told(what, &format!("take another version of it; allot was written for {VERSIONS}")));
     }
     if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name) {
         let (other, own) = (client.clean(&other), shape.family.name);
@@ -167,7 +170,7 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
 async fn vllm(
     client: &Client,
     config: &RolloutsConfig,
-    rollout: &Sampling,
+    sampling: &Sampling,
 ) -> Result<Preflight, EngineError> {
     let url = &client.to().url;
     let version: Value = known(client, "version", "vLLM").await?;
@@ -195,12 +198,12 @@ async fn vllm(
     }
     let info: Value = known(client, "server_info?config_format=json", "vLLM").await?;
     let mode = info["vllm_config"]["model_config"]["logprobs_mode"].as_str();
-    let wanted = if rollout.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
-    let either = rollout.temperature == 1.0 && rollout.top_k == 0 && rollout.top_p >= 1.0;
+    let wanted = if sampling.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
+    let either = sampling.temperature == 1.0 && sampling.top_k == 0 && sampling.top_p >= 1.0;
     let good = |mode: &str| mode == wanted || either && mode == "processed_logprobs";
     if let Some(mode) = mode.filter(|mode| !good(mode)) {
         let what = format!("the server at {url} tells `{}`", client.clean(mode));
-        let why = "those of what is sampled, by `[rollout]`, are";
+        let why = "those of what is sampled, by `[sampling]`, are";
         return Err(told(
             format!("{what}; {why} `{wanted}`"),
             &format!("start it with `--logprobs-mode {wanted}`"),

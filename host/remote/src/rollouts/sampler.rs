@@ -55,7 +55,7 @@ impl Sampler {
             Failure::Refused { verb, status, detail } => {
                 let what = format!("the server at {} could not load `{folder}`", self.client.to().url);
                 let said = if detail.is_empty() { String::new() } else { format!(": {detail}") };
-                let hint = "the folder is reached by the server too, at that path (`rollouts.weights_there`), and \
+                let hint = "the folder is reached by the server too, at that path (`rollout_server.weights_there`), and \
                             the model that it serves is the one that is trained; see its own log";
                 Failure::Stop(told(format!("{what} (`{verb}`, {status}){said}"), hint))
             }

@@ -81,7 +81,7 @@ pub fn grouped(
     let mut usable = Vec::new();
     for history in histories {
         if history.scores.is_empty() {
-            notes.push(format!("`{}` is left out: it has no score", history.run));
+            notes.push(format!("`{}` is left out: it was never evaluated", history.run));
         } else {
             usable.push(history);
         }
@@ -95,7 +95,7 @@ pub fn grouped(
         }
     }
     if arms.is_empty() {
-        return Err("there is no run with a score".to_owned());
+        return Err("no run was evaluated".to_owned());
     }
     let mut groups: Vec<Runs> = arms
         .into_iter()
@@ -244,33 +244,65 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
     kept
 }
 
-/// The names of arms, by their names alone and by what their runs were told. Those of one name get what tells
-/// them apart: keys in which they differ, three at most.
+/// Returns the names of arms, by their names alone and by what their runs were told. To those of one name is added what tells them
+/// apart: as few keys as do, a policy's settings before the run's, budgets and hashes last.
 pub fn names(arms: &[(&str, &BTreeMap<String, String>)]) -> Vec<String> {
     let called = |(name, told): &(&str, &BTreeMap<String, String>)| {
         let alike: Vec<_> = arms.iter().filter(|(other, _)| other == name).map(|(_, told)| *told).collect();
-        let value = |told: &BTreeMap<String, String>, key: &str| {
-            told.get(key).cloned().unwrap_or_else(|| "none".to_owned())
+        let mark = |key: &String| {
+            let short =
+                ["policy.settings.", "training.", "run."].iter().find_map(|start| key.strip_prefix(start));
+            let short = short.map_or_else(|| key.replace("limits.run_", "budget."), str::to_owned);
+            // Of long values that begin alike, from where they part.
+            let values: Vec<String> = alike.iter().map(|other| value(other, key)).collect();
+            let long = values.iter().all(|v| v.chars().count() > 12);
+            let skipped = if long { shared_start(&values) } else { 0 };
+            let text: String = value(told, key).chars().skip(skipped).take(12).collect();
+            format!("{short} {text}")
         };
-        let keys: BTreeSet<&String> = alike.iter().flat_map(|told| told.keys()).collect();
-        let differ = keys.into_iter().filter(|key| alike.iter().any(|o| value(o, key) != value(told, key)));
-        let mut marks: Vec<String> = differ
-            .map(|key| {
-                let short = key.strip_prefix("policy.settings.").unwrap_or(key);
-                // Of long values that begin alike, from where they part.
-                let values: Vec<String> = alike.iter().map(|other| value(other, key)).collect();
-                let long = values.iter().all(|v| v.chars().count() > 12);
-                let skipped = if long { shared_start(&values) } else { 0 };
-                let text: String = value(told, key).chars().skip(skipped).take(12).collect();
-                format!("{short} {text}")
-            })
-            .collect();
-        let more = marks.len().saturating_sub(3);
-        marks.truncate(3);
-        let more = if more > 0 { format!(", {more} more") } else { String::new() };
-        if marks.is_empty() { (*name).to_owned() } else { format!("{name} ({}{more})", marks.join(", ")) }
+        let marks: Vec<String> = telling(&alike).into_iter().map(mark).collect();
+        if marks.is_empty() { (*name).to_owned() } else { format!("{name} ({})", marks.join(", ")) }
     };
     arms.iter().map(called).collect()
+}
+
+fn value(told: &BTreeMap<String, String>, key: &str) -> String {
+    told.get(key).cloned().unwrap_or_else(|| "none".to_owned())
+}
+
+/// Returns as few keys as tell all of these apart, in which any two that differ at all differ. Each further key is the one that tells
+/// most of the rest apart, and of equals the one that a reader knows best.
+fn telling<'a>(all: &[&'a BTreeMap<String, String>]) -> Vec<&'a String> {
+    let mut keys: Vec<&String> = all.iter().flat_map(|told| told.keys()).collect();
+    keys.sort_by_key(|key| (rank(key), *key));
+    keys.dedup();
+    let mut chosen: Vec<&String> = Vec::new();
+    let kinds = |chosen: &[&String]| {
+        all.iter()
+            .map(|told| chosen.iter().map(|key| value(told, key)).collect::<Vec<_>>())
+            .collect::<BTreeSet<_>>()
+    };
+    let whole = all.iter().collect::<BTreeSet<_>>().len();
+    while kinds(&chosen).len() < whole {
+        let told = |key: &&String| kinds(&[chosen.as_slice(), &[*key]].concat()).len();
+        // Of equals the last is taken.
+        let Some(best) = keys.iter().rev().copied().max_by_key(told) else { break };
+        chosen.push(best);
+    }
+    chosen
+}
+
+/// How late a key is named.
+fn rank(key: &str) -> usize {
+    let ends_last = key.ends_with("sha256") || key.starts_with("policy.contract");
+    match key {
+        _ if ends_last => 4,
+        _ if key.starts_with("policy.settings.") => 0,
+        // By default it follows from the others.
+        "limits.step_rollouts" | "run.pool" => 3,
+        _ if key.starts_with("limits.") || key.starts_with("ceilings.") => 2,
+        _ => 1,
+    }
 }
 
 /// How many characters all of these begin with alike.

@@ -302,7 +302,7 @@ fn scoring(groups: &[Runs]) -> Option<String> {
     (most > 1.5 * least).then(|| {
         let each = groups.iter().zip(&each).map(|(g, r)| format!("`{}` every {r:.0}", g.name));
         format!(
-            "the score was not taken equally often, in rollouts: {}; set `evaluation.every_rollouts`",
+            "the arms were not evaluated equally often, in rollouts: {}; set `evaluation.every_rollouts`",
             each.collect::<Vec<_>>().join(", ")
         )
     })
@@ -357,7 +357,7 @@ fn unjudged(groups: &[Runs]) -> Vec<String> {
         let how = if left_out { "are left out of its accuracies" } else { "count as not solved" };
         (most > FEW).then(|| {
             format!(
-                "in a score of `{}` up to {} of a set's answers have no verdict; they {how}",
+                "in an evaluation of `{}` up to {} of a set's answers have no verdict; they {how}",
                 group.name,
                 number::percent(most)
             )

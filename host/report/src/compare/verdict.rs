@@ -4,7 +4,7 @@
 use super::costs::{Against, against};
 use super::{CONFIDENCE, Runs};
 use crate::axis::Axis;
-use crate::number::{percent_tick, times, times_at_least};
+use crate::number::{compared, compared_ends, percent_tick, times_at_least};
 use crate::report::{Difference, Finding, Outcome, Reached, Target, Verdict};
 use crate::statistics::{Bound, Needed, seeds_needed};
 
@@ -83,21 +83,24 @@ impl Told<'_> {
             let words = format!("`{name}` took {} `{against}` to {goal}, {seeds}", size(ratio, axis));
             return Finding { kind: Outcome::Inconclusive, words };
         };
+        let ends = compared_ends(low, high);
         if !sure {
             let words = format!(
-                "`{name}` does not differ significantly from `{against}` in {axis} to {goal}: the baseline's \
-                 cost is {} its own (95 %: {low:.2} to {high:.2}{p}); {}",
-                times(ratio),
+                "`{name}` does not differ significantly from `{against}` in {axis} to {goal}: it took {} (95 %: {} \
+                 to {}{p}); {}",
+                compared(ratio),
+                ends.0,
+                ends.1,
                 needed(seeds())
             );
             return Finding { kind: Outcome::Inconclusive, words };
         }
-        // Whichever way the number is told, its interval goes with it.
-        let (kind, low, high) =
-            if ratio > 1.0 { (Outcome::Better, low, high) } else { (Outcome::Worse, 1.0 / high, 1.0 / low) };
+        let kind = if ratio > 1.0 { Outcome::Better } else { Outcome::Worse };
         let words = format!(
-            "`{name}` needs {} `{against}` to {goal} (95 %: {low:.2} to {high:.2}{p})",
-            size(ratio, axis)
+            "`{name}` needs {} `{against}` to {goal} (95 %: {} to {}{p})",
+            size(ratio, axis),
+            ends.0,
+            ends.1
         );
         Finding { kind, words }
     }
@@ -115,7 +118,7 @@ impl Told<'_> {
             let words = match (better, low, high) {
                 (true, Some(low), _) => format!("it needs at least {low} fewer {axis} than `{against}`"),
                 (false, _, Some(high)) => {
-                    format!("it needs at least {high} as many {axis} as `{against}`")
+                    format!("it needs at least {high} more {axis} than `{against}`")
                 }
                 (true, ..) => format!("it needs fewer {axis} than `{against}`"),
                 (false, ..) => format!("it needs more {axis} than `{against}`"),
@@ -128,7 +131,7 @@ impl Told<'_> {
                 format!("it took at least {} fewer {axis} {each}", times_at_least(least))
             }
             (_, Some(most)) if most <= 1.0 / 1.01 => {
-                format!("it took at least {} as many {axis} {each}", times_at_least(1.0 / most))
+                format!("it took at least {} more {axis} {each}", times_at_least(1.0 / most))
             }
             _ => "the difference in cost is not significant".to_owned(),
         };
@@ -173,13 +176,9 @@ impl Told<'_> {
     }
 }
 
-/// How much of a cost, so that the number is 1 or more.
+/// How much of a cost, compared with another one.
 pub fn size(ratio: f64, axis: &str) -> String {
-    if ratio >= 1.0 {
-        format!("{} fewer {axis} than", times(ratio))
-    } else {
-        format!("{} as many {axis} as", times(1.0 / ratio))
-    }
+    format!("{} {axis} than", compared(ratio))
 }
 
 /// A p-value after its correction, behind what it belongs to.

@@ -32,7 +32,7 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
         Column::new("horizon", "budget's end", Shape::Number),
         Column::new("median", "median", Shape::Estimate),
         Column::new("mean", "geometric mean", Shape::Estimate),
-        Column::new("ratio", "× fewer than the baseline", Shape::Estimate),
+        Column::new("ratio", "than the baseline", Shape::Estimate),
         Column::new("pairs", "seeds in common", Shape::Number),
         Column::new("holm", "p (Holm)", Shape::Number),
     ];
@@ -63,8 +63,9 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
     Table {
         name,
         title,
-        note: "Where all runs of an arm and of the baseline reached it, there is a ratio: above 1 is cheaper \
-               than the baseline. Where some did not, there are bounds on it (≥, ≤), as far as the pairs tell."
+        note: "Where all runs of an arm and of the baseline reached it, there is a ratio: “1.50× fewer” \
+               is a cost of two thirds of the baseline's, “1.50× more” one of one and a half of it. Where some did not, there \
+               are bounds on it, as far as the pairs tell."
             .to_owned(),
         rows: rows.collect(),
         columns,

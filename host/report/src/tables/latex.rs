@@ -85,12 +85,12 @@ mod tests {
             note: "At 40 %, \u{2264} 3_2".to_owned(),
             columns: vec![
                 Column::new("arm", "arm", Shape::Words),
-                Column::new("ratio", "× fewer", Shape::Estimate),
+                Column::new("ratio", "than the baseline", Shape::Estimate),
             ],
             rows: vec![
                 vec![
                     Cell::Arm(0, "my_rule#1".to_owned()),
-                    Cell::Estimate(Estimate { value: 1.5, low: Some(1.2), high: Some(1.8) }, number::times),
+                    Cell::Ratio(Estimate { value: 1.5, low: Some(1.2), high: Some(1.8) }),
                 ],
                 vec![Cell::Arm(1, "日本".to_owned()), Cell::None(number::NONE, "why")],
             ],
@@ -100,9 +100,9 @@ mod tests {
   \caption{Cost \& accuracy. At 40 \%, $\le$ 3\_2}
   \begin{tabular}{lr}
     \toprule
-    arm & $\times$ fewer \\
+    arm & than the baseline \\
     \midrule
-    \texttt{my\_rule\#1} & 1.50$\times$ {\footnotesize {[}1.20, 1.80{]}} \\
+    \texttt{my\_rule\#1} & 1.50$\times$ fewer {\footnotesize {[}1.20, 1.80{]}} \\
     \texttt{??} & -- \\
     \bottomrule
   \end{tabular}

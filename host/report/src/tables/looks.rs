@@ -24,12 +24,13 @@ pub(super) fn looks(report: &Report) -> Option<Table> {
         p.map_or(Cell::None(number::NONE, "Too few seeds for it"), |p| Cell::Number(p, number::p_value(p)))
     };
     let row = |row: &LookedAt| {
-        let (question, words): (_, fn(f64) -> String) = match row.asked {
-            Asked::Cost => ("cost, × fewer", number::times),
-            Asked::End => ("last accuracy, points", number::points),
+        let question = match row.asked {
+            Asked::Cost => "cost, than the baseline's",
+            Asked::End => "last accuracy, points",
         };
         let value = |value: Option<Estimate>, bound: Option<Bound>| match (value, bound) {
-            (Some(value), _) => Cell::Estimate(value, words),
+            (Some(value), _) if row.asked == Asked::Cost => Cell::Ratio(value),
+            (Some(value), _) => Cell::Estimate(value, number::points),
             (None, Some(Bound { low, high, .. })) if low.or(high).is_some() => Cell::Bound(low, high),
             _ => Cell::None(number::NONE, "There is no seed to compare by, or too few runs got there"),
         };

@@ -21,7 +21,7 @@ pub fn result(report: &Report) -> Table {
         columns.extend([
             Column::new("reached", &format!("reached {accuracy}"), Shape::Of),
             Column::new("median", &format!("median {axis} to it"), Shape::Estimate),
-            Column::new("ratio", "× fewer than the baseline", Shape::Estimate),
+            Column::new("ratio", "than the baseline", Shape::Estimate),
             Column::new("cost_holm", "p (Holm)", Shape::Number),
             Column::new("cost_verdict", "cost", Shape::Words),
         ]);
@@ -47,8 +47,8 @@ pub fn result(report: &Report) -> Table {
         || "No target was set, so there are no costs to one.".to_owned(),
         |target| {
             format!(
-                "Costs are in {} to an accuracy of {}. Brackets are {} intervals; ≥ and ≤ are bounds at that \
-                 level, where some runs did not get there.",
+                "Costs are in {} to an accuracy of {}. Brackets are {} intervals; “at least” and “at most” \
+                 are bounds at that level, where some runs did not get there.",
                 report.axis.words(),
                 number::percent_tick(target.accuracy),
                 number::percent_tick(report.confidence)
@@ -61,7 +61,7 @@ pub fn result(report: &Report) -> Table {
 /// What stands in the result for costs to a target.
 fn to_target(report: &Report, target: &Target, place: usize) -> [Cell; 5] {
     let Some(reached) = target.rows.iter().find(|r| r.arm == place) else {
-        return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs has a score"));
+        return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs was evaluated"));
     };
     let verdict = report.verdicts.iter().find(|v| v.arm == place).and_then(|v| v.cost.as_ref());
     [
@@ -103,7 +103,7 @@ pub(super) fn ratio(report: &Report, reached: &Reached) -> Cell {
     }
     let Some(bound) = reached.bound else {
         let why = "There is no seed to compare by, or a run was there before its first step";
-        return reached.ratio.map_or(Cell::None(number::NONE, why), |r| Cell::Estimate(r, number::times));
+        return reached.ratio.map_or(Cell::None(number::NONE, why), Cell::Ratio);
     };
     match (bound.low, bound.high) {
         (None, None) => {

@@ -5,8 +5,8 @@ mod trial;
 
 use allot_allocation::{Value, shown};
 use allot_authoring::questions::Made;
+use allot_base::{Exit, count};
 use allot_component::Kind;
-use allot_error::{Exit, count};
 use allot_sandbox::Grader;
 use serde_json::json;
 

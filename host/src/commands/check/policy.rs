@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use allot_allocation::rules::Rule;
 use allot_authoring::fixtures::{self, Fixture};
-use allot_error::{Exit, Result, count};
+use allot_base::{Exit, Result, count};
 use allot_sandbox::Policy;
 
 use self::costs::Costs;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_error::{Exit, count};
+use allot_base::{Exit, count};
 use allot_sandbox::Fault;
 
 use super::time::Time;

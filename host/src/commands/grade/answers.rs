@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::grade::GradeConfig;
-use allot_error::{Error, Result};
 use allot_judges::protocol::Question;
 use allot_outputs::rollouts::parts;
 use allot_settings::AnyGrader;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
-use allot_error::count;
+use allot_base::count;
 use allot_outputs::graded::GradedRow;
 
 use super::answers::Answers;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
 use allot_models::hub;
 use allot_sandbox::{Policy, Sandbox};
 

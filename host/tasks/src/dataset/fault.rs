@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::count;
+use allot_base::count;
 use thiserror::Error;
 
 use super::Format;
@@ -365,6 +365,9 @@ pub enum DataError {
         /// The column.
         column: String,
     },
+    /// Several rows, each with an error of its own.
+    #[error("{} rows have errors:\n{}", .0.len(), .0.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n"))]
+    Rows(Vec<DataError>),
     /// A question that does not fit the wording.
     #[error("{place}: {reason}")]
     Wording {
@@ -388,6 +391,11 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// The errors of one row or several, of which there is one at least.
+    pub(super) fn all(mut errors: Vec<Self>) -> Self {
+        if errors.len() == 1 { errors.remove(0) } else { Self::Rows(errors) }
+    }
+
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -448,6 +456,7 @@ impl DataError {
     /// What to do about it, if there is something to say.
     pub fn hint(&self) -> Option<String> {
         let fixed = match self {
+            Self::Rows(errors) => return errors.iter().find_map(Self::hint),
             Self::NoColumn { key, columns, .. } => {
                 return Some(format!("its columns are {}; `{key}` names the one to take", listed(columns)));
             }

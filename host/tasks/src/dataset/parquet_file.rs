@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allot_error::panics::caught;
+use allot_base::panics::caught;
 use parquet::basic::{Compression, ConvertedType as C, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use allot_error::Result;
+use allot_base::Result;
 use serde_json::{Value, json};
 
 use super::{Listed, NORMAL, OF_USERS, none};

@@ -1,0 +1,110 @@
+//! Policies from registries, where container images are kept: `oci://REGISTRY/NAME@sha256:DIGEST`.
+//!
+//! The digest is that of a manifest, and the manifest has the component's. Bytes that do not match are refused,
+//! whatever server they come from. Both are kept in the cache, each under its own hash, and
+//! looked at again whenever they are read. Nothing is printed, least of all a password.
+//!
+//! What lies in a registry is laid out as other tools for Wasm have it: an image manifest with one layer,
+//! `application/wasm`, and a config that says what the component needs and offers.
+//!
+//! ```
+//! use allot_remote::registry::Reference;
+//!
+//! let address = format!("oci://ghcr.io/you/policy@sha256:{}", "0".repeat(64));
+//! assert_eq!(Reference::parse(&address)?.registry(), "ghcr.io");
+//! // A tag can move.
+//! assert!(Reference::parse("oci://ghcr.io/you/policy:0.1.0").is_err());
+//! # Ok::<(), allot_base::Error>(())
+//! ```
+
+mod cached;
+mod connection;
+mod layer;
+mod login;
+mod reference;
+
+use std::path::Path;
+
+use allot_base::{Error, Result};
+use allot_component::sha256;
+use oci_client::client::{Config, ImageLayer};
+use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
+use oci_client::{Reference as Image, RegistryOperation};
+use serde_json::{Value, json};
+use wit_component::DecodedWasm;
+
+use cached::{keep, kept};
+use connection::{Connection, online};
+use layer::{Layer, WASM};
+pub use reference::Reference;
+
+const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
+
+/// The component that a reference names: from the cache where it is there and whole, else from the registry.
+pub fn fetch(reference: &Reference, cache: Option<&Path>) -> Result<Vec<u8>> {
+    let here = kept(cache, reference.digest())
+        .and_then(|manifest| Layer::of(&manifest, reference).ok())
+        .and_then(|layer| kept(cache, &layer.digest));
+    if let Some(component) = here {
+        return Ok(component);
+    }
+    online(async || {
+        let line = Connection::open(reference.registry(), reference.image(), RegistryOperation::Pull).await?;
+        let manifest = line.manifest(reference).await?;
+        let layer = Layer::of(&manifest, reference)?;
+        let component = match kept(cache, &layer.digest) {
+            Some(component) => component,
+            None => line.component(&layer, reference).await?,
+        };
+        keep(cache, &component);
+        keep(cache, &manifest);
+        Ok(component)
+    })
+}
+
+/// Puts a component into a registry, at an address like `oci://ghcr.io/me/policy:1.0`; without a tag it is
+/// `latest`. Gives the reference that it has from then on. The same component has the same one everywhere.
+pub fn push(component: &[u8], address: &str) -> Result<Reference> {
+    let (registry, name, tag) = reference::tagged(address)?;
+    let layer = ImageLayer::new(component.to_vec(), WASM.to_owned(), None);
+    let about = about(component, &layer.sha256_digest())?.to_string();
+    let config = Config::new(about, WASM_CONFIG.to_owned(), None);
+    let mut manifest = OciImageManifest::build(std::slice::from_ref(&layer), &config, None);
+    manifest.media_type = Some(OCI_IMAGE_MEDIA_TYPE.to_owned());
+    let text = json!(manifest).to_string().into_bytes();
+    let reference = Reference::new(&registry, &name, sha256(&text));
+    online(async || {
+        let image = Image::with_tag(registry.clone(), name.clone(), tag.clone());
+        let line = Connection::open(&registry, image, RegistryOperation::Push).await?;
+        let told = |error| line.told(&format!("`{name}:{tag}`"), &error);
+        for (bytes, digest) in
+            [(layer.data, &manifest.layers[0].digest), (config.data, &manifest.config.digest)]
+        {
+            line.client.push_blob(&line.image, bytes, digest).await.map_err(told)?;
+        }
+        let kind = OCI_IMAGE_MEDIA_TYPE.parse().expect("a media type is a header's value");
+        line.client.push_manifest_raw(&line.image, text, kind).await.map_err(told)?;
+        Ok(())
+    })?;
+    Ok(reference)
+}
+
+/// What other tools want to know of a component before they fetch it. They ask for a time, too: with the true
+/// one, no component would have the same digest twice.
+fn about(component: &[u8], digest: &str) -> Result<Value> {
+    let decoded = wasmparser::Parser::is_component(component).then(|| wit_component::decode(component));
+    let Some(Ok(DecodedWasm::Component(resolve, world))) = decoded else {
+        return Err(Error::new("what is to be pushed is no component")
+            .hint("`allot build` makes one of a core module, and `allot new` starts a policy"));
+    };
+    let world = &resolve.worlds[world];
+    let imports: Vec<_> = world.imports.keys().map(|key| resolve.name_world_key(key)).collect();
+    let exports: Vec<_> = world.exports.keys().map(|key| resolve.name_world_key(key)).collect();
+    Ok(json!({
+        "created": "1970-01-01T00:00:00Z",
+        "architecture": "wasm",
+        "os": "wasip2",
+        "layerDigests": [digest],
+        "component": { "exports": exports, "imports": imports },
+    }))
+}

@@ -1,0 +1,47 @@
+//! What of a manifest is the component.
+
+use allot_base::{Error, Result, count};
+use allot_component::TooLarge;
+use oci_client::manifest::{OciImageManifest, WASM_LAYER_MEDIA_TYPE};
+use serde_json::Value;
+
+use crate::registry::reference::{self, Reference};
+
+/// What a layer with a component is called; tools of before 2024 called it otherwise.
+pub const WASM: &str = "application/wasm";
+
+/// The layer that is the component.
+pub struct Layer {
+    /// Its digest, without what it is called by.
+    pub digest: String,
+    /// Its bytes.
+    pub size: u64,
+}
+
+impl Layer {
+    /// Returns a manifest's layer of a component. Other layers, such as a licence or a signature, are ignored.
+    pub fn of(manifest: &[u8], reference: &Reference) -> Result<Self> {
+        let wrong = |what: &str| Error::new(format!("`{reference}` {what}"));
+        let manifest: Value =
+            serde_json::from_slice(manifest).map_err(|_| wrong("is no manifest of a registry"))?;
+        if manifest.get("manifests").is_some() {
+            return Err(wrong("is an index of manifests, not one of them")
+                .hint(format!("`oras manifest fetch {}` lists their digests", reference.bare())));
+        }
+        let manifest: OciImageManifest =
+            serde_json::from_value(manifest).map_err(|_| wrong("is no image manifest"))?;
+        let is_wasm = |kind: &str| kind == WASM || kind == WASM_LAYER_MEDIA_TYPE;
+        let layers: Vec<_> = manifest.layers.iter().filter(|layer| is_wasm(&layer.media_type)).collect();
+        let [layer] = layers[..] else {
+            let what = format!("has {} with Wasm", count(layers.len() as u64, "layer"));
+            return Err(wrong(&what).hint(format!("a policy is one component, in one layer `{WASM}`")));
+        };
+        let Some(digest) = reference::sha256(&layer.digest) else {
+            return Err(wrong("names its component by something else than a sha256"));
+        };
+        let size = u64::try_from(layer.size).map_err(|_| wrong("has a component of less than no bytes"))?;
+        TooLarge::check(size)
+            .map_err(|error| Error::new(format!("could not load policy `{reference}`: {error}")))?;
+        Ok(Self { digest: digest.to_owned(), size })
+    }
+}
