@@ -214,7 +214,8 @@ fn defaults(heading: &str) -> Vec<(String, toml::Value)> {
         let values = if split.len() == keys.len() { split } else { vec![values; keys.len()] };
         for (key, value) in keys.into_iter().zip(values) {
             let plain = value.trim_matches('`').replace(',', "");
-            let read = format!("x = {plain}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("x"));
+            let read =
+                format!("x = {plain}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("x"));
             all.extend(read.filter(|value| !value.is_table()).map(|value| (key.to_owned(), value)));
         }
     }
@@ -231,7 +232,19 @@ fn defaults_on_the_page_are_those_of_a_run() {
     let given: toml::Table = SMALLEST.parse().unwrap();
     let number = |value: &toml::Value| value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     let (mut held, mut wrong) = (0, Vec::new());
-    for section in ["run", "budget", "policy", "advantage", "model", "sampling", "update", "optimizer", "reward", "evaluation", "checkpoint"] {
+    for section in [
+        "run",
+        "budget",
+        "policy",
+        "advantage",
+        "model",
+        "sampling",
+        "update",
+        "optimizer",
+        "reward",
+        "evaluation",
+        "checkpoint",
+    ] {
         for (key, page) in defaults(&format!("[{section}]")) {
             if given.get(section).and_then(|table| table.get(&key)).is_some() {
                 continue;
@@ -275,7 +288,8 @@ fn the_page_of_the_contract_names_all_of_it() {
     assert!(missing.is_empty(), "the table of docs/reference/contract.md lacks {missing:?}");
     let known = |name: &&str| names.contains(*name) || ["types", "log", "facts", "allocator"].contains(name);
     let rows = table.lines().filter(|line| line.starts_with("| `"));
-    let gone: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).filter(|n| !known(n)).collect();
+    let gone: Vec<&str> =
+        rows.flat_map(|row| row.split('`').skip(1).step_by(2)).filter(|n| !known(n)).collect();
     assert!(gone.is_empty(), "the contract has no {gone:?}");
 }
 
@@ -297,7 +311,8 @@ fn the_page_of_graders_has_every_grader() {
 fn the_readme_counts_the_families_that_the_page_of_models_has() {
     let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
     let (_, models) = page.split_once("\nModel families, by the `model_type`").unwrap();
-    let rows = models.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let rows =
+        models.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     let names = |row: &str| row.split(" | ").next().map_or(0, |first| first.matches('`').count() / 2);
     let families: usize = rows.map(names).sum();
     let numbers = ["nine", "ten", "eleven", "twelve", "thirteen", "fourteen"];
