@@ -310,3 +310,38 @@ fn shared_start(all: &[String]) -> usize {
     let alike = |(i, c): &(usize, char)| all.iter().all(|other| other.chars().nth(*i) == Some(*c));
     all.first().map_or(0, |first| first.chars().enumerate().take_while(alike).count())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_of_one_name_are_told_apart_by_as_few_keys_as_do() {
+        let told = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let arm = |keep, rollouts, step, sha| -> BTreeMap<String, String> {
+            told(&[
+                ("policy.settings.keep", keep),
+                ("limits.run_rollouts", rollouts),
+                ("limits.step_rollouts", step),
+                ("policy.sha256", sha),
+            ])
+        };
+        let all = [
+            arm("16", "8000", "102400", "a"),
+            arm("8", "4001", "51200", "a"),
+            arm("8", "4002", "51200", "b"),
+        ];
+        let named = |arms: &[&BTreeMap<String, String>]| {
+            names(&arms.iter().map(|a| ("pods", *a)).collect::<Vec<_>>())
+        };
+        assert_eq!(named(&[&all[0], &all[1]]), ["pods (keep 16)", "pods (keep 8)"]);
+        assert_eq!(
+            named(&[&all[1], &all[2]]),
+            ["pods (budget.rollouts 4001)", "pods (budget.rollouts 4002)"]
+        );
+        let three =
+            ["pods (budget.rollouts 8000)", "pods (budget.rollouts 4001)", "pods (budget.rollouts 4002)"];
+        assert_eq!(named(&[&all[0], &all[1], &all[2]]), three);
+        assert_eq!(named(&[&all[0]]), ["pods"]);
+    }
+}
