@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::Row;
 
-    /// A bank of prompts with pass rates of a distribution, and so many rollouts each.
+    /// A bank of prompts with pass rates drawn from a distribution, each with this many rollouts.
     fn bank(spread: Fit, prompts: u64, rollouts: usize) -> Bank {
         let rows = (0..prompts).flat_map(|prompt| {
             let mut stream = Stream::new(prompt.wrapping_mul(0x9E37_79B9_7F4A_7C15));

@@ -93,8 +93,8 @@ const LAYOUTS: [Layout; 6] = [
         beside: None,
     },
     Layout {
-        // `trainer.rollout_data_dir`: `_dump_generations` of verl/trainer/ppo/ray_trainer.py. `acc` is what its reward
-        // managers add.
+        // `trainer.rollout_data_dir`: `_dump_generations` of verl/trainer/ppo/ray_trainer.py. Its reward
+        // managers add `acc`.
         name: "verl",
         marks: &["input", "output", "score"],
         fields: &[

@@ -130,7 +130,7 @@ mod tests {
         for light in [TEXT, FAINT] {
             assert!(contrast(dark(light), DARK_GROUND) >= 4.5, "{light}");
         }
-        // White text stands on these.
+        // White text is drawn on this colour.
         assert!(contrast(dark(fate::LEARNED), "#ffffff") >= 4.5);
         for (i, one) in ARMS.iter().enumerate() {
             assert!(ARMS[..i].iter().all(|other| dark(other) != dark(one)), "{one}");

@@ -144,7 +144,7 @@ mod tests {
         seen
     }
 
-    /// What is said of a run that made no update.
+    /// Returns the sentence for a run that made no update.
     fn said(seen: &Seen) -> String {
         seen.nothing_learned(Trained::default()).unwrap_or_default()
     }

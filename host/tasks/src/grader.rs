@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(any(&["7", "as many as you like"], "It is 7."), Ok(true));
         assert_eq!(any(&["as many as you like", "7"], "It is 8."), Ok(false));
         assert!(matches!(any(&["many", "more"], "7"), Err(Ungradable::Gold { gold, .. }) if gold == "many"));
-        // What can't be told of one gold may be right by another, and is not wrong by it.
+        // With an ungradable gold answer, another may match; without a match the answer is not wrong.
         let tinker = |golds: &[&str], answer| {
             let golds: Vec<String> = golds.iter().map(|g| (*g).to_owned()).collect();
             Grader::Tinker.grade_any(&golds, answer)

@@ -19,9 +19,9 @@ pub(super) fn last(text: &str) -> Option<&str> {
     last.split(['$', '\n']).next()
 }
 
-/// `last_boxed_only_string` and `remove_boxed` of verl's `math_reward.py`, after Hendrycks' MATH. A `\boxed
-/// ` before a space takes precedence anywhere and ends at a dollar sign. Returns `None` where upstream
-/// fails an assertion and scores 0, at an `\fbox` for example.
+/// `last_boxed_only_string` and `remove_boxed` of verl's `math_reward.py`, after Hendrycks' MATH. A
+/// `\boxed ` before a space takes precedence anywhere and ends at a dollar sign. Returns `None` where
+/// upstream fails an assertion and scores 0, at an `\fbox` for example.
 pub(super) fn hendrycks(text: &str) -> Option<&str> {
     if let Some((_, last)) = text.rsplit_once(r"\boxed ") {
         return Some(last.split_once('$').map_or(last, |(answer, _)| answer));

@@ -1,6 +1,6 @@
 //! Countdown: an expression that makes the target from the numbers, each used once, as in TinyZero's
-//! `verl/utils/reward_score/countdown.py`. It is computed in exact fractions instead of Python, so only `+
-//! - * /` and round brackets are known: no `//`, `**` or decimal points.
+//! `verl/utils/reward_score/countdown.py`. It is computed in exact fractions instead of Python, so it knows
+//! only `+ - * /` and round brackets: no `//`, `**` or decimal points.
 //!
 //! Upstream looks for `<answer>` only in the last line, and gives 0.1 for a wrong answer there. Here the
 //! last `<answer>` counts anywhere, and an answer is right or wrong.
