@@ -62,8 +62,8 @@ pub trait Reward<A> {
     /// granted ones. [`Reward::score`] returns its verdict.
     fn begin(&mut self, _place: usize, _sample: &Sample<A>) {}
 
-    /// One verdict for each of these rollouts, given with their places, in their order. One that is missing at the end
-    /// is none. An error means that nothing can be judged any more, and ends the run.
+    /// Returns a verdict for each of these rollouts, given with their places, in their order. Missing
+    /// verdicts at the end count as unscorable. An error ends the run, because grading is impossible.
     fn score(&mut self, samples: &[(usize, &Sample<A>)]) -> impl Future<Output = Result<Vec<Verdict>>>;
 }
 

@@ -207,7 +207,7 @@ fn verl(question: &Question) -> Value {
     })
 }
 
-/// What a server of the user's own says: a number, verl's `score` and `acc`, or the words of a grader's line.
+/// Returns the opinion in a custom server's reply: a number, verl's `score` and `acc`, or protocol fields.
 fn custom(said: &Value) -> Option<Opinion> {
     if let Some(score) = said.as_f64() {
         return Some(protocol::number("score", score).map(rewarded));
