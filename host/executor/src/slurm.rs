@@ -113,7 +113,7 @@ impl Queue for Slurm {
     fn cancel(&mut self, submission: &Submission) -> Result<()> {
         let name = format!("--name={}", submission.name);
         said("scancel", &["--me", "--state=PENDING", &name])?;
-        // Some versions ask again for seconds whether the signal arrived: it may come more than once.
+        // Some versions repeat the signal until it has arrived, so it may arrive more than once.
         let told = ["--me", "--state=RUNNING", "--batch", "--signal=USR1", &name];
         let child = command("scancel").args(told).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.behind.push(child.map_err(|e| missing("scancel", &e))?);
