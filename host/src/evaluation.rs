@@ -44,7 +44,7 @@ pub struct Answered<A> {
     pub sample: Sample<A>,
     /// Its reward; none if it could not be graded.
     pub reward: Option<f32>,
-    /// Whether it was right.
+    /// Whether the answer was correct.
     pub correct: bool,
     /// The parts of its reward.
     pub parts: Vec<Part>,

@@ -93,7 +93,7 @@ pub fn report(gathered: &Gathered, out: &Path) -> Result<Report> {
     let all = notes.clone();
     let (report, groups) =
         compare::compare(histories, &gathered.question, notes).map_err(|what| Error::new(what).hints(all))?;
-    // Before anybody reads it. A comparison of another user may be one that cannot be written to.
+    // Recorded before the report is read. Another user's comparison may not be writable.
     for (folder, planned) in &gathered.comparisons {
         if let Err(error) = comparison::looks::keep(folder, planned, &report) {
             run_dir::note(&format!("that this report was made is not recorded: {}", error.what));

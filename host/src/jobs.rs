@@ -70,7 +70,7 @@ pub struct Job {
 
 /// All runs of a field.
 pub struct Jobs<'f> {
-    /// What they have in common.
+    /// The field that they belong to.
     pub field: &'f Field,
     executor: Box<dyn Executor>,
     /// The runs, in the order in which they start.

@@ -18,11 +18,11 @@ pub enum Loaded {
 
 /// The description of a component of any kind.
 pub struct About<'l> {
-    /// Short and lower-case.
+    /// The component's name: short and lower-case.
     pub name: &'l str,
     /// Its own version.
     pub version: &'l str,
-    /// One line for people.
+    /// A one-line summary for users.
     pub summary: &'l str,
     /// Every setting a run may give.
     pub settings: &'l [Setting],

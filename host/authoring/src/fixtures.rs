@@ -48,7 +48,7 @@ impl Kind {
 /// The rewards of a generated group.
 #[derive(Clone, Copy)]
 enum Rewards {
-    /// All the same.
+    /// All equal to this value.
     All(f32),
     /// 1 with this probability, else 0.
     Binary(f64),

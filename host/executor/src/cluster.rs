@@ -36,9 +36,9 @@ pub trait Queue {
 pub enum Standing {
     /// It waits; the reason is given if the user should know it.
     Queued(Option<String>),
-    /// It is under way.
+    /// It is running.
     Running,
-    /// It ended by itself, well or not.
+    /// It ended by itself, with or without success.
     Ended,
     /// The cluster ended it, for this reason.
     Cut(String),

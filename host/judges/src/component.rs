@@ -146,7 +146,7 @@ impl Components {
         }
     }
 
-    /// Returns the opinions on all that was asked, by place, in any order.
+    /// Returns the opinions on all answers since the last call, with their places, in any order.
     ///
     /// # Errors
     ///

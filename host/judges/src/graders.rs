@@ -71,7 +71,7 @@ impl Graders {
     ///
     /// # Errors
     ///
-    /// As for [`check`].
+    /// The errors of [`check`].
     pub fn new(
         config: RewardConfig,
         problems: &[Problem],

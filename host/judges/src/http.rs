@@ -119,7 +119,7 @@ impl Http {
         }
     }
 
-    /// Returns the opinions on all that was asked, by place, in any order.
+    /// Returns the opinions on all answers since the last call, with their places, in any order.
     ///
     /// # Errors
     ///

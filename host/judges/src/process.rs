@@ -28,7 +28,7 @@ pub enum Failure {
     /// The program does not exist or can't be executed.
     #[error("could not be started: {0}")]
     Unstarted(String),
-    /// No answer came in time.
+    /// There was no answer within the time limit.
     #[error("gave no answer within {} s", .0.as_secs_f64())]
     Late(Duration),
     /// The process ended.

@@ -54,7 +54,7 @@ impl GraderCommand {
         Self { name, hint, ..Self::of(config, greeting, command.clone(), command) }
     }
 
-    /// The built-in `math-verify` grader. `command` names a Python with the package installed.
+    /// Returns the built-in `math-verify` grader. `command` names a Python with the package installed.
     pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} math_verify.py", config.python().join(" "));
         let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
@@ -63,8 +63,8 @@ impl GraderCommand {
         Self { name, hint: hint.to_owned(), ..script }
     }
 
-    /// The built-in grader for reward functions in a Python file. `command` names a Python that has the
-    /// packages which the file imports.
+    /// Returns the built-in grader for reward functions in a Python file. `command` names a Python that has
+    /// the packages which the file imports.
     pub fn functions(functions: &FunctionsConfig, config: &JudgeConfig, greeting: Question) -> Self {
         let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
         let name = format!("{names} of {file}");
@@ -77,7 +77,7 @@ impl GraderCommand {
         Self { name, hint, ..Self::script(config, greeting, ("functions.py", FUNCTIONS), arguments) }
     }
 
-    /// The built-in grader for environments of these packages. `command` names a Python with the packages installed.
+    /// Returns the built-in grader for environments. `command` names a Python with these packages.
     pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} environment.py {}", config.python().join(" "), packages.join(" "));
         let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \

@@ -4,12 +4,12 @@
 //! CPython for WASI, without files, clock, network or other processes. Its limits are a number of
 //! instructions and of bytes of memory, so an answer that is too slow here is too slow on every machine.
 //!
-//! - [`build`]: the published builds of CPython that are known, by hash, and a module that has started
-//! - [`Interpreter`]: one that has started, and a fresh copy of it for each answer
-//! - [`library`]: packages of pure Python that have been imported before any answer comes; [`math`]: math-verify
-//! - [`guest`]: what a guest finds outside of itself
-//! - [`trial`]: a problem's tests, or inputs and outputs, and whether an answer passes them; [`text`]: the program in
-//!   an answer, and whether what it prints is what was wanted
+//! - [`build`]: the supported builds of CPython, pinned by hash, and the modules made from them
+//! - [`Interpreter`]: a started interpreter, of which each answer gets a fresh copy
+//! - [`library`]: pure Python packages, imported before the first answer; [`math`]: math-verify
+//! - [`guest`]: the WASI environment of a guest
+//! - [`trial`]: a problem's tests, or its inputs and outputs, and the outcome of an answer; [`text`]: the
+//!   program in an answer, and the comparison of outputs
 //!
 //! ```no_run
 //! use allot_judges::python::trial::Trial;

@@ -17,7 +17,7 @@ use crate::protobuf::{Datum, LossNumber, Outcome, Passed, PassedSequence, Tensor
 /// A rollout to train on.
 #[derive(Clone)]
 pub(crate) struct TrainingSample {
-    /// Prompt and answer.
+    /// The tokens of prompt and answer.
     pub(crate) tokens: Vec<u32>,
     /// Number of prompt tokens.
     pub(crate) prompt: usize,

@@ -172,7 +172,7 @@ fn whole<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<
     bytes.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
 }
 
-// ---- the answers
+// ---- the outcomes
 
 /// A server's outcome of a request, as JSON and, for some requests and servers, as protobuf.
 pub(crate) trait Outcome: DeserializeOwned {

@@ -125,7 +125,7 @@ impl Service {
     }
 }
 
-/// Why there will be no reply.
+/// Why no reply is possible any more.
 enum Halt {
     NoSuchPath(String),
     Stop(EngineError),

@@ -39,7 +39,7 @@ pub enum LoadError {
     #[error("the component is too heavy to compile: {0}")]
     TooHeavy(String),
 
-    // === A component of another world ===
+    // === A component with another contract ===
     /// No export belongs to the expected kind's contract.
     #[error("the component exports {exports}, but no `{}/{}`", kind.package(), kind.interface())]
     NoExport {
@@ -79,7 +79,7 @@ pub enum LoadError {
         why: String,
     },
 
-    // === Not the one that was asked for ===
+    // === Not the requested component ===
     /// The component's hash differs from the hash in the config.
     #[error("the component's sha256 is {found}, the config demands {expected}")]
     OtherHash {
@@ -89,7 +89,7 @@ pub enum LoadError {
         expected: String,
     },
 
-    // === Its own fault ===
+    // === Failures of the component ===
     /// The component's `describe` failed.
     #[error("its `describe` failed: {0}")]
     Describe(Fault),

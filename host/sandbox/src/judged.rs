@@ -6,11 +6,11 @@ use thiserror::Error;
 /// A grader's description of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraderDescription {
-    /// Short and lower-case.
+    /// The grader's name: short and lower-case.
     pub name: String,
     /// The grader's own version.
     pub version: String,
-    /// One line for people.
+    /// A one-line summary for users.
     pub summary: String,
     /// All settings that a run may set.
     pub settings: Vec<Setting>,

@@ -54,7 +54,7 @@ fn decide(
     })
 }
 
-// === What it asks ===
+// === Requests of the guest ===
 
 impl facts::Host for GuestState {
     fn counts(&mut self, what: facts::Count, of: facts::Prompts) -> wasmtime::Result<Vec<u32>> {

@@ -169,7 +169,7 @@ impl Form {
     }
 }
 
-/// Returns a mark that an answer does not contain: to contain it, the answer would have to contain its own hash.
+/// Returns a mark that an answer can't contain: the answer would have to contain its own hash.
 fn mark(question: &Question) -> String {
     let Question { gold, answer, prompt, source } = question;
     let mut hash = sha256(json!([prompt, gold, source, answer]).to_string());
