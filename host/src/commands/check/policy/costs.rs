@@ -35,7 +35,7 @@ impl Costs {
         Self { rows: SCALES.map(|times| (times, Cost::default())), instance: None }
     }
 
-    /// Measures each once: an instance and the smallest scale in any case, the others within a fifth of the time.
+    /// Measures each cost once: always an instance and the smallest scale, others in a fifth of the time.
     pub fn once(&mut self, policy: &Policy, begun: &Begun, time: Time) {
         self.instance = instance(policy);
         let started = Instant::now();
