@@ -1,4 +1,4 @@
-//! Rewards: grade rollouts.
+//! Rewards of rollouts.
 //!
 //! [`Reward`] is the interface of everything that grades rollouts. [`graded`] grades a model's answers as
 //! text. [`graders`] are one or several graders, each for a part of the reward: a built-in function,

@@ -18,7 +18,7 @@ pub(crate) struct Metrics {
     low: f64,
     high: f64,
     weights: f64,
-    /// Sum of differences of trainer's and sampler's log-probabilities, for rollouts of current weights.
+    /// Sum of absolute differences of trainer's and sampler's log-probabilities, for current rollouts.
     apart: f64,
     compared: f64,
 }
