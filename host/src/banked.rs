@@ -1,4 +1,4 @@
-//! A simulated run on a bank of rollouts: what there is of it beside the two verbs, and what it can't show.
+//! A simulated run on a bank of rollouts, and what such a run can't show.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::simulation::Simulated;
 use crate::summary::{Row, Totals, percent};
 
-/// For rollouts that were judged when they were sampled.
+/// A reward with the verdicts from when the bank's rollouts were sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct AsBefore;
 
@@ -27,7 +27,7 @@ impl Reward<Drawn> for AsBefore {
     }
 }
 
-/// The share of a run's rollouts that a model may give before more of a bank is asked for, in percent.
+/// The percentage of modelled rollouts above which a note recommends a larger bank.
 const MODELLED: f64 = 20.0;
 
 impl Simulated for Draws {
@@ -118,7 +118,7 @@ impl Simulated for Draws {
         })
     }
 
-    /// It stays what it is.
+    /// The accuracy is constant, so it is not shown.
     fn progress(&self, _: f64) -> String {
         String::new()
     }
@@ -149,7 +149,7 @@ impl Simulated for Draws {
     }
 }
 
-/// What this run did that a bank can't tell the worth of.
+/// Returns notes about what this run did whose effect a bank can't show.
 fn not_shown(tally: &Tally, totals: &Totals) -> Vec<String> {
     let revisited = tally.revisited.len() as u64;
     let all = [

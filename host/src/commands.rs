@@ -1,4 +1,4 @@
-//! The program's commands, a file each.
+//! The program's commands, one file each.
 
 mod bank;
 mod bench;
@@ -78,7 +78,7 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// Does what was typed.
+/// Runs the command.
 pub fn run(cli: Cli, screen: &mut Screen<'_>) -> Result<Exit> {
     let exit = command(cli.command, screen)?;
     match &screen.failed {

@@ -1,8 +1,8 @@
 //! allot: rollout allocation for group-based RL post-training.
 //!
-//! The program owns the model, the rollouts, the rewards, the optimizer and the budget; an
-//! allocation policy is a Wasm component that looks at what was sampled so far and answers with a
-//! plan. [`run`](run::run) drives the loop of a run, which is [`allot_loop`]'s: start reading there.
+//! The program owns the model, the rollouts, the rewards, the optimizer and the budget. An allocation
+//! policy is a Wasm component that receives the rollouts so far and returns a plan. [`run`](run::run)
+//! drives a run's loop, which is in [`allot_loop`]; start reading there.
 //!
 //! ```
 //! use allot::commands::{Cli, run};

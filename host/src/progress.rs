@@ -1,5 +1,5 @@
-//! How a training run is going, on the screen: one line that is drawn over itself, or plain lines where
-//! the screen is no terminal.
+//! The progress of a training run on the screen: one line that is redrawn in place or, without a terminal,
+//! plain lines.
 
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,23 @@ use allot_judges::{Reward, Verdict};
 use allot_loop::{Clipped, Measured};
 use allot_record::StepEnd;
 
-/// The screen of a run.
+/// The progress display of a run.
 pub struct Progress<'a, 's> {
     /// The screen.
     pub screen: &'a mut Screen<'s>,
     steps: u32,
     budget: BudgetConfig,
     began: Instant,
-    /// What was over when this began, after a resume.
+    /// The finished part of the run at the start of this process.
     before: Done,
     accuracy: f64,
     effective: u64,
-    /// Answers without a verdict that were told of.
+    /// Number of unscorable answers that were reported.
     unjudged: u64,
 }
 
-/// Requests that were clipped. The first one is told, and then whenever they are ten times as many: near the end of a
-/// budget they come step after step.
+/// Clipped requests. The first one is reported, then each time their number has grown tenfold: near the end
+/// of a budget they occur in every step.
 #[derive(Default)]
 pub struct Clips {
     clipped: u64,
@@ -37,7 +37,7 @@ pub struct Clips {
 }
 
 impl Clips {
-    /// Adds one. Gives what there is to be told.
+    /// Adds a clipped request. Returns the message, if it is to be reported.
     pub fn add(&mut self, clipped: &Clipped) -> Option<String> {
         let Clipped { step, asked, granted, of_step } = *clipped;
         self.clipped += 1;
@@ -55,8 +55,8 @@ impl Clips {
     }
 }
 
-/// A reward that is passed through, while the screen shows how much of a score is sampled: that of a real model
-/// takes minutes, and the first comes before anything else.
+/// A wrapper of a reward that shows the progress of an evaluation. The evaluation of a real model takes
+/// minutes, and the first one precedes everything else.
 pub struct Scoring<'p, 'a, 's, R> {
     reward: &'p mut R,
     progress: &'p mut Progress<'a, 's>,
@@ -65,13 +65,13 @@ pub struct Scoring<'p, 'a, 's, R> {
     shown: Instant,
 }
 
-/// Between two lines on a screen that is no terminal.
+/// Interval between two lines without a terminal.
 const SELDOM: Duration = Duration::from_secs(30);
-/// Between two pictures on one that is.
+/// Interval between two redraws on a terminal.
 const OFTEN: Duration = Duration::from_millis(200);
 
 impl<'p, 'a, 's, R> Scoring<'p, 'a, 's, R> {
-    /// For a score of so many answers.
+    /// Returns a wrapper for an evaluation of `all` answers.
     pub fn new(reward: &'p mut R, progress: &'p mut Progress<'a, 's>, all: u64) -> Self {
         progress.screen.draw(format_args!("evaluating: 0 of {all} answers"));
         Self { reward, progress, whole: 0, all, shown: Instant::now() }
@@ -101,19 +101,19 @@ impl<R> Drop for Scoring<'_, '_, '_, R> {
     }
 }
 
-/// What is behind a run.
+/// The finished part of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Steps.
+    /// Number of steps.
     pub steps: u32,
-    /// What they spent.
+    /// The amounts that the steps spent.
     pub spent: Spent,
-    /// What they computed, and how long they took.
+    /// The operations and the time of the steps.
     pub measured: Measured,
 }
 
 impl<'a, 's> Progress<'a, 's> {
-    /// A screen for a run of so many steps and such a budget at most.
+    /// Returns the display of a run with these limits on steps and budget.
     pub fn new(
         screen: &'a mut Screen<'s>,
         steps: u32,
@@ -126,7 +126,7 @@ impl<'a, 's> Progress<'a, 's> {
         Self { screen, steps, budget, began, before, accuracy, effective, unjudged: 0 }
     }
 
-    /// Takes down the score at the start, from which on time counts.
+    /// Stores the first accuracy, and starts the clock.
     pub fn started(&mut self, accuracy: f64) {
         self.accuracy = accuracy;
         self.began = Instant::now();
@@ -139,7 +139,7 @@ impl<'a, 's> Progress<'a, 's> {
         let spent = step.spent.run_rollouts;
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let rate = (step.spent.run_tokens - self.before.spent.run_tokens) as f64 / seconds;
-        // What ends first, the steps or the budget.
+        // The run ends with its steps or its budget, whichever is used up first.
         let share = |done: &Done| {
             let steps = f64::from(done.steps) / f64::from(self.steps);
             let Measured { compute, seconds, .. } = &done.measured;
@@ -160,19 +160,19 @@ impl<'a, 's> Progress<'a, 's> {
         if step.accuracy.is_some() {
             self.tell(format_args!("{at}  {budget}  {numbers}"));
         }
-        // A narrow terminal cuts off the end of it.
+        // A narrow terminal truncates the end of the line.
         let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
         self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
     }
 
-    /// Tells of answers that could not be judged, the first time and whenever they are ten times as many.
+    /// Reports answers that could not be graded, first and then each time their number grows tenfold.
     pub fn unjudged(&mut self, count: u64, why: Option<&str>) {
         if count >= self.unjudged.saturating_mul(10).max(1) {
             self.unjudged_in_all(count, why);
         }
     }
 
-    /// Tells of answers that could not be judged, unless just that was told.
+    /// Reports answers that could not be graded, unless the last report has the same number.
     pub fn unjudged_in_all(&mut self, count: u64, why: Option<&str>) {
         if count > self.unjudged {
             self.unjudged = count;
@@ -182,7 +182,7 @@ impl<'a, 's> Progress<'a, 's> {
         }
     }
 
-    /// A line above the one that is drawn over itself.
+    /// Prints a line above the one that is redrawn.
     pub fn tell(&mut self, line: impl std::fmt::Display) {
         self.screen.draw("");
         self.screen.tell(line);
@@ -200,7 +200,7 @@ mod tests {
     use allot_allocation::PromptId;
     use allot_judges::RightOrWrong;
 
-    /// What stands on the screen after a score of which one answer is whole.
+    /// Returns the screen's content in an evaluation of which one answer is finished.
     fn scored(live: bool, waited: Duration) -> String {
         let (mut out, mut progress) = (Vec::new(), Vec::new());
         let mut screen = Screen { out: &mut out, progress: &mut progress, live, failed: None };

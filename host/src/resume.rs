@@ -1,5 +1,5 @@
-//! A run that is taken up again: whether it is over, where it goes on, and whether what it was made of is
-//! still what it was.
+//! Resuming a run: whether it is finished, which checkpoint it resumes from, and whether its components and
+//! data are unchanged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use allot_config::train::TrainConfig;
 use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 
-/// A run that is over.
+/// A finished run.
 pub struct Over {
-    /// The policy that it ended under.
+    /// The policy at its end.
     policy: PolicyStamp,
     seed: u64,
     totals: Totals,
@@ -39,18 +39,18 @@ impl Over {
     }
 }
 
-/// What a run came to, if it is over and all of it is on the disk.
+/// Returns the result of a run that is finished and completely on disk.
 pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
     let Some(over) = ended(run) else { return Ok(None) };
     let checkpoints = Checkpoints::of(run, config.checkpoint.keep);
-    // Stopped in the middle of its first and last checkpoint, it has to make that.
+    // A run that was stopped while writing its only checkpoint has to write it.
     let interrupted = checkpoints.interrupted()?;
     match checkpoints.newest()? {
         (Some((checkpoint, _)), _) => {
             let state = checkpoint::state(&checkpoint)?;
             let record = run.join("record.jsonl");
             let bytes = std::fs::metadata(&record).map_err(|e| Error::file("read", &record, &e))?.len();
-            // The end is written before the last checkpoint is.
+            // The record's end is written before the last checkpoint.
             if state.record.bytes != bytes {
                 return Ok(None);
             }
@@ -58,13 +58,13 @@ pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
             recorder::complete(run, state)?;
         }
         (None, broken) if interrupted || !broken.is_empty() => return Ok(None),
-        // The checkpoints were removed to save room.
+        // The checkpoints were removed to save disk space.
         (None, _) => {}
     }
     Ok(Some(over))
 }
 
-/// What a record says of a run's end, and what its steps add up to, if it came to one.
+/// Returns the end and the totals in a record, if the run reached its end.
 fn ended(run: &Path) -> Option<Over> {
     let (reader, head) = Reader::open(run).ok()?;
     let mut totals = Totals::new(head.accuracy?);
@@ -80,8 +80,8 @@ fn ended(run: &Path) -> Option<Over> {
     None
 }
 
-/// The last good checkpoint of a run that is to go on, if it has one; with a change, where another policy is to
-/// take over.
+/// Returns the last intact checkpoint of a run to resume, if it has one. `change` describes another policy
+/// that is to take over.
 pub fn last(
     run: &Path,
     place: &RunIdentity<'_>,
@@ -92,7 +92,7 @@ pub fn last(
     let (newest, broken) = Checkpoints::of(run, prepared.config.checkpoint.keep).newest()?;
     let Some((checkpoint, manifest)) = newest else {
         return match broken.into_iter().next() {
-            // A fresh start would remove all that the run has, though the damage may be repairable.
+            // A new start would remove everything, although the damage may be repairable.
             Some(first) => {
                 let all = run.join("checkpoints");
                 let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);
@@ -109,7 +109,7 @@ pub fn last(
     Ok(Some(checkpoint))
 }
 
-/// Refuses a checkpoint of a run with other constants, another model or other data.
+/// Fails if a checkpoint is from a run with other constants, another model or other data.
 fn of_this_run(
     run: &Path,
     place: &RunIdentity<'_>,
@@ -167,8 +167,8 @@ fn of_this_run(
     Ok(())
 }
 
-/// Refuses to go on under another judge than the one that the run began with. Records of older programs do not
-/// say who that was.
+/// Fails if a grader differs from the one at the start of the run. Records of older versions do not
+/// identify it.
 fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result<()> {
     let reward = head.training.as_ref().map(|training| &training["reward"]).unwrap_or_default();
     let then = reward["graders"].as_array().map_or(std::slice::from_ref(reward), Vec::as_slice);
@@ -186,7 +186,7 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
     )))
 }
 
-/// Removes what a run left that stopped before its first checkpoint.
+/// Removes the files of a run that stopped before its first checkpoint.
 pub fn clear(folder: &Path) -> Result<()> {
     for name in [
         "record.jsonl",

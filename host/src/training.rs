@@ -1,4 +1,4 @@
-//! A training run: the real step loop over a language model, on this machine, on a server, or on both.
+//! A training run: the real step loop with a language model, on this machine, on a server, or on both.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -24,12 +24,12 @@ use crate::run_dir;
 use crate::shadow::Decider;
 use crate::world::World;
 
-/// A training run's world.
+/// The world of a training run.
 pub type Trained<'a> = World<AnyEngine, Graded, Decider<'a>>;
 
 impl<'a> Prepared<'a> {
-    /// Loads the weights and builds the world, which keeps no record yet. Also returns the evaluation and the hash of the
-    /// weights.
+    /// Loads the weights and builds the world, without a record. Also returns the evaluation and the hash
+    /// of the weights.
     pub fn build(&self, log: fn(&LogLine)) -> Result<(Trained<'a>, Evaluation, String)> {
         let (config, prompts) = (&self.config, &self.problems.prompts[..self.problems.train]);
         let lengths: Vec<u32> = prompts.iter().map(|prompt| prompt.len() as u32).collect();
@@ -66,7 +66,7 @@ impl<'a> Prepared<'a> {
         Ok((world, evaluation, fingerprint))
     }
 
-    /// The engine, with its weights and their hash.
+    /// Returns the engine with its weights, and their hash.
     fn engine(&self) -> Result<(AnyEngine, String)> {
         let (native, prompts) = (self.native()?, self.problems.prompts.clone());
         if let Some(server) = self.config.engine.server() {
@@ -85,7 +85,7 @@ impl<'a> Prepared<'a> {
         Ok((self.here(native)?, fingerprint))
     }
 
-    /// How the engine works.
+    /// Returns the config of the native engine.
     fn native(&self) -> Result<NativeConfig> {
         let config = &self.config;
         let signal = |name: &String| {
@@ -105,7 +105,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// An engine that learns here, and samples here or on a server.
+    /// Returns an engine that trains on this machine, and samples here or on a server.
     fn here(&self, native: Native) -> Result<AnyEngine> {
         let Some(rollouts) = &self.config.rollout_server else {
             return Ok(AnyEngine::Native(Box::new(native)));
@@ -115,7 +115,7 @@ impl<'a> Prepared<'a> {
         Ok(AnyEngine::Split(Box::new(Split::new(native, rollouts, handover, run_dir::note)?)))
     }
 
-    /// Refuses weights that are not all finite: sampling needs probabilities.
+    /// Fails if weights are not finite: sampling needs probabilities.
     fn finite(&self, weights: &[f32]) -> Result<()> {
         let broken = weights.iter().filter(|w| !w.is_finite()).count();
         if broken == 0 {
@@ -128,13 +128,13 @@ impl<'a> Prepared<'a> {
         Err(Error::new(what).hint("take another copy of the model, or a checkpoint from before it broke"))
     }
 
-    /// The model, with its weights.
+    /// Loads the model onto its device.
     fn core(&self) -> Result<Box<dyn Core>> {
         let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
         Ok(place::core(&self.device, &checkpoint, self.setup)?)
     }
 
-    /// Puts back the state of a checkpoint's folder.
+    /// Restores the state in a checkpoint's folder.
     pub fn restore(&self, world: &mut Trained<'_>, folder: &Path, state: RunState<'_>) -> Result<()> {
         world.engine.restore(folder, &state)?;
         world.samples = state.samples.into_iter().map(|(id, sample)| (id, sample.into_owned())).collect();

@@ -1,7 +1,7 @@
-//! Where the runs of a comparison are made: by processes of this machine, or by jobs of a cluster with a queue.
+//! Executes the runs of a comparison: as processes of this machine, or as jobs of a cluster with a queue.
 //!
-//! An [`Executor`] starts commands of this program and hears how they end; [`Where::open`] gives one. What a run is, and
-//! whether it is whole, is for the program to know.
+//! An [`Executor`] starts commands of this program and reports how they end; [`Where::open`] returns one.
+//! The caller knows what a run is and whether it is complete.
 //!
 //! ```
 //! use allot_executor::Where;
@@ -38,7 +38,7 @@ pub enum Where {
 }
 
 impl Where {
-    /// What it is called in a command.
+    /// Returns the name on the command line.
     pub fn key(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -47,7 +47,7 @@ impl Where {
         }
     }
 
-    /// What it is called.
+    /// Returns the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "this machine",
@@ -56,7 +56,7 @@ impl Where {
         }
     }
 
-    /// The executor.
+    /// Returns the executor.
     pub fn open(self, setup: &Setup<'_>) -> Result<Box<dyn Executor>> {
         for other in [Self::Slurm, Self::Ray].into_iter().filter(|other| *other != self) {
             other.left_nothing(setup)?;
@@ -72,12 +72,12 @@ impl Where {
         })
     }
 
-    /// Fails where a cluster, whichever, still has runs of the comparison.
+    /// Fails if any cluster still has runs of the comparison.
     pub fn nothing_left(setup: &Setup<'_>) -> Result<()> {
         [Self::Slurm, Self::Ray].into_iter().try_for_each(|place| place.left_nothing(setup))
     }
 
-    /// Runs that a cluster still has are not begun a second time elsewhere.
+    /// Fails if this cluster still has runs, which must not run a second time elsewhere.
     fn left_nothing(self, setup: &Setup<'_>) -> Result<()> {
         let Some(note) = submission::open(setup.folder, self.key())?.pop() else { return Ok(()) };
         let go_on =

@@ -1,6 +1,6 @@
-//! Ray: a run is a job of the cluster's job API, which is HTTP. A job takes as many of the cluster's CPUs as
-//! its run has threads, wherever Ray finds them. Ray gives up on a job that waits for a quarter of an hour, so
-//! that no more are handed over than the cluster has room for.
+//! Ray: a run is a job of the cluster's HTTP job API. A job needs as many CPUs as its run has threads, on
+//! any node. Ray fails jobs that wait for a quarter of an hour, so no more runs are submitted than the
+//! cluster has CPUs for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::submission::{Submission, quoted};
 pub struct Ray {
     agent: ureq::Agent,
     address: String,
-    /// Never shown, and in no file.
+    /// Never printed, and never written to a file.
     token: Option<String>,
     at_once: usize,
     threads: usize,
@@ -27,19 +27,19 @@ pub struct Ray {
 /// The default address of Ray's dashboard.
 const ADDRESS: &str = "http://127.0.0.1:8265";
 
-/// How long an answer may take.
+/// The time limit of a reply.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request that got no answer is made again after these.
+/// Pauses before a request is repeated.
 const AGAIN: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// Seconds that a run has to finish its step and save, where Ray would give it three.
+/// Seconds that a run has to finish its step and save. Ray's default is three.
 const TO_SAVE: &str = "3600";
 
-/// What a run needs of the environment. No token is among them: jobs are shown to everybody.
+/// Environment variables that are passed to a run. No token is among them, because all users can see jobs.
 const PASSED: [&str; 5] = ["ALLOT_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE"];
 
-/// As the job API tells of a job.
+/// A job, as the job API describes it.
 #[derive(Deserialize)]
 struct Job {
     status: String,
@@ -53,7 +53,7 @@ struct Answer {
 }
 
 impl Ray {
-    /// The cluster at `RAY_ADDRESS`.
+    /// Returns the cluster at `RAY_ADDRESS`.
     pub fn new(setup: &Setup<'_>) -> Result<Self> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let address = set("RAY_ADDRESS").unwrap_or_else(|| ADDRESS.to_owned());
@@ -81,7 +81,7 @@ impl Ray {
         Ok(ray)
     }
 
-    /// How many runs the cluster's CPUs are enough for.
+    /// Returns the number of runs that the cluster's CPUs suffice for.
     fn places(&self) -> Result<usize> {
         let nodes = self.get("/api/v0/nodes?detail=1&limit=10000")?;
         let nodes = json_of(&nodes).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Ray {
         self.ask(path, None)
     }
 
-    /// Asks, a few times where no answer comes.
+    /// Sends a request, and repeats it a few times if there is no reply.
     fn ask(&self, path: &str, body: Option<&Value>) -> Result<Answer> {
         let mut waits = AGAIN.iter();
         loop {
@@ -157,8 +157,8 @@ impl Ray {
             }
         }
         let mut job = json!({
-            // Its own words go into a file as a Slurm task's do: Ray keeps them for itself.
-            // The script takes the place of the shell that Ray starts: who waits for one waits for the other.
+            // Output goes into a file, like that of a Slurm task, because Ray keeps it to itself. The
+            // script replaces the shell that Ray starts, so that waiting for one is waiting for the other.
             "entrypoint": format!("exec bash {script} {task} > {output} 2>&1"),
             "submission_id": id(submission, task),
             "entrypoint_num_cpus": self.threads,
@@ -170,7 +170,7 @@ impl Ray {
         Ok(job)
     }
 
-    /// What Ray refuses, in its own last words: the rest is a Python stack.
+    /// Returns the error of a rejected request, with its last line only: the rest is a Python stack trace.
     fn refused(&self, answer: &Answer) -> Error {
         let mut lines = answer.text.lines().map(str::trim).filter(|line| line.len() > 2);
         let words = lines.next_back().unwrap_or("no reason is given");
@@ -199,7 +199,7 @@ impl Queue for Ray {
         for task in 0..submission.runs.len() {
             let job = self.job(submission, task).map_err(Refusal::No)?;
             let answer = self.ask("/api/jobs/", Some(&job)).map_err(Refusal::Unknown)?;
-            // The first answer to it was lost.
+            // The reply to the first attempt was lost.
             let twice = answer.text.contains("already exists");
             if answer.code != 200 && !twice {
                 let error = self.refused(&answer);

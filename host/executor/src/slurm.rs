@@ -1,5 +1,5 @@
-//! Slurm: runs as the tasks of a job array, by `sbatch`, `squeue` and `scancel`. Needs no accounting: what a
-//! task ended with is in a file, and why Slurm ended one is in the queue for some minutes.
+//! Slurm: runs as the tasks of a job array, by `sbatch`, `squeue` and `scancel`. It needs no accounting: a
+//! task's exit code is in a file, and the queue shows for some minutes why Slurm ended a task.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -15,17 +15,17 @@ pub struct Slurm {
     at_once: Option<usize>,
     threads: usize,
     options: String,
-    /// The largest array that the cluster takes.
+    /// The largest array size that the cluster accepts.
     largest: usize,
-    /// Commands that are not waited for.
+    /// Commands that run in the background.
     behind: Vec<Child>,
 }
 
-/// What a cluster takes that says nothing else.
+/// Slurm's default for the largest array size.
 const LARGEST: usize = 1001;
 
 impl Slurm {
-    /// The cluster that Slurm's commands on this machine speak to.
+    /// Returns the cluster of this machine's Slurm commands.
     pub fn new(setup: &Setup<'_>) -> Result<Self> {
         let options = setup.slurm.unwrap_or_default().trim();
         if options.contains(['\n', '\r']) || (!options.is_empty() && !options.starts_with('-')) {
@@ -49,7 +49,7 @@ impl Slurm {
         let limit = self.at_once.map(|n| format!("%{n}")).unwrap_or_default();
         let output = submission.folder.join("%a.out");
         let own = if self.options.is_empty() { String::new() } else { format!("#SBATCH {}\n", self.options) };
-        // A `%` in a folder's name would be one of Slurm's own.
+        // Slurm would expand a `%` in a folder's name.
         if submission.folder.display().to_string().contains(['%', '"', '\\']) {
             let what = format!("Slurm can't write to `{}`", submission.folder.display());
             return Err(Error::new(what).hint("choose a folder without %, \" and \\ in its name: --out"));
@@ -75,7 +75,7 @@ impl Queue for Slurm {
     const KEY: &'static str = "slurm";
     const NAME: &'static str = "Slurm";
 
-    /// One array after the other: a limit of runs at a time is one of each array.
+    /// Submits one array after the other, because the limit of concurrent runs is per array.
     fn room(&self, with_it: usize) -> usize {
         if with_it == 0 { self.largest.saturating_sub(1).max(1) } else { 0 }
     }
@@ -88,7 +88,7 @@ impl Queue for Slurm {
         match said("sbatch", &["--parsable", &text]) {
             Ok(_) => Ok(()),
             Err(error) => {
-                // Whatever Slurm answered, it has none of it under that name, or it has it.
+                // Whatever the error was: either Slurm has all tasks under this name, or it has none.
                 match self.standing(submission) {
                     Ok(standing) if !standing.is_empty() => Ok(()),
                     Ok(_) => {
@@ -113,7 +113,7 @@ impl Queue for Slurm {
     fn cancel(&mut self, submission: &Submission) -> Result<()> {
         let name = format!("--name={}", submission.name);
         said("scancel", &["--me", "--state=PENDING", &name])?;
-        // Some versions ask again for seconds whether the signal arrived: it may come more than once.
+        // Some versions repeat the signal until it has arrived, so it may arrive more than once.
         let told = ["--me", "--state=RUNNING", "--batch", "--signal=USR1", &name];
         let child = command("scancel").args(told).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.behind.push(child.map_err(|e| missing("scancel", &e))?);
@@ -121,13 +121,13 @@ impl Queue for Slurm {
     }
 }
 
-/// A line of the queue: a task's number, its state, why it waits, and where it is.
+/// Parses a line of the queue: a task's number, its state, the reason why it waits, and its node.
 fn standing(line: &str) -> Option<(usize, Standing)> {
     let mut fields = line.split('|').map(str::trim);
     let (number, state) = (fields.next()?.parse().ok()?, fields.next()?);
     let (reason, node) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
     let at = if node.is_empty() { String::new() } else { format!(" on {node}") };
-    // Waits that come with any queue are nothing to tell of.
+    // Ordinary reasons for waiting are not reported.
     let plain = ["", "None", "Resources", "Priority", "JobArrayTaskLimit", "BeginTime", "Cleaning"];
     let standing = match state {
         "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD" => {
@@ -145,20 +145,20 @@ fn standing(line: &str) -> Option<(usize, Standing)> {
     Some((number, standing))
 }
 
-/// What a command of Slurm says.
+/// Returns the output of a Slurm command.
 fn said(name: &str, arguments: &[&str]) -> Result<String> {
     let done = command(name).args(arguments).output().map_err(|e| missing(name, &e))?;
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
     let text = String::from_utf8_lossy(&done.stderr);
-    // The last line is the least particular.
+    // The last line is the least specific.
     let lines: Vec<&str> = text.lines().map(|line| line.rsplit("error: ").next().unwrap_or(line)).collect();
     let words = lines.iter().find(|line| !line.trim().is_empty()).copied().unwrap_or("it failed");
     Err(Error::new(format!("{name}: {}", words.trim())))
 }
 
-/// A command of Slurm, out of reach of a Ctrl-C on this terminal, which is for this program.
+/// Returns a Slurm command in its own process group, so that Ctrl-C on this terminal does not reach it.
 fn command(name: &str) -> Command {
     let mut command = Command::new(name);
     command.stdin(Stdio::null());

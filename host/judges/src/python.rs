@@ -1,15 +1,15 @@
-//! Runs generated Python in a Wasm sandbox, and judges it.
+//! Runs generated Python in a Wasm sandbox, and grades it.
 //!
-//! Peers run such code by `exec` in a process of their own, or on a paid service. Here it runs in CPython for WASI,
-//! without files, clock, network or other processes, under a number of instructions and bytes of memory that are the
-//! same on every machine: an answer that is too slow here is too slow everywhere.
+//! Other projects run this code by `exec` in a separate process, or on a paid service. Here it runs in
+//! CPython for WASI, without files, clock, network or other processes. Its limits are a number of
+//! instructions and of bytes of memory, so an answer that is too slow here is too slow on every machine.
 //!
-//! - [`build`]: the published builds of CPython that are known, by hash, and a module that has started
-//! - [`Interpreter`]: one that has started, and a fresh copy of it for each answer
-//! - [`library`]: packages of pure Python that have been imported before any answer comes; [`math`]: math-verify
-//! - [`guest`]: what a guest finds outside of itself
-//! - [`trial`]: a problem's tests, or inputs and outputs, and whether an answer passes them; [`text`]: the program in
-//!   an answer, and whether what it prints is what was wanted
+//! - [`build`]: the supported builds of CPython, pinned by hash, and the modules made from them
+//! - [`Interpreter`]: a started interpreter, of which each answer gets a fresh copy
+//! - [`library`]: pure Python packages, imported before the first answer; [`math`]: math-verify
+//! - [`guest`]: the WASI environment of a guest
+//! - [`trial`]: a problem's tests, or its inputs and outputs, and the outcome of an answer; [`text`]: the
+//!   program in an answer, and the comparison of outputs
 //!
 //! ```no_run
 //! use allot_judges::python::trial::Trial;
@@ -21,10 +21,10 @@
 //! assert!(trial.judge(&python, "def double(x): return 2 * x", limits).unwrap().is_right());
 //! ```
 //!
-//! **An answer never meets what it is judged by.** Tests run in an interpreter of their own, and each call of the
-//! answer's function goes to another one, where the answer is, and comes back as plain data. So an answer can neither
-//! read its tests nor change what equality means to them; and expected outputs do not enter its interpreter at all. Lists,
-//! dictionaries and sets that it was called with, and has changed in place, come back as plain data, too.
+//! **An answer has no access to its tests.** Tests run in a separate interpreter. Each call of the answer's
+//! function goes to the answer's interpreter, and its result comes back as plain data. So an answer can
+//! neither read its tests nor change the meaning of equality, and never sees expected outputs. Lists,
+//! dictionaries and sets that a call changed in place come back as plain data, too.
 
 pub mod build;
 pub mod guest;

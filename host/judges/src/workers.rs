@@ -1,5 +1,5 @@
-//! The workers behind every grader that does not answer at once: they answer while the run's own thread samples, and a round of
-//! questions ends when all are answered.
+//! Workers for all graders that do not answer at once. They work while the run's own thread samples. A
+//! round of questions ends when all are answered.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -15,15 +15,15 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::protocol::Opinion;
 
-/// Answers questions concurrently, each as a task of the program's runtime. The number of waiting questions is not limited
-/// here: a step's rollouts limit it.
+/// Answers questions concurrently, each as a task of the program's runtime. The number of waiting questions
+/// is limited only by the number of a step's rollouts.
 pub(crate) struct Workers<Q, A> {
     work: Arc<dyn Fn(Q) -> Work<A> + Send + Sync>,
     most: usize,
-    /// One permit for each question that may be worked on concurrently, given out in the order of the questions. An error
-    /// closes it, and the next round has a new one.
+    /// One permit for each concurrent question, given out in the order of the questions. An error closes
+    /// the semaphore; the next round gets a new one.
     turns: Arc<Semaphore>,
-    /// Dropped with this, and with the future of [`Self::finish`]: both stop the work.
+    /// Dropped with this and with the future of [`Self::finish`]; both stop the work.
     round: JoinSet<Result<A>>,
     failed: Option<Error>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Workers<Q, A> {
 type Work<A> = Pin<Box<dyn Future<Output = Result<A>> + Send>>;
 
 impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
-    /// Workers that wait for a process or a server, at most `most` concurrently. An error ends the round.
+    /// Returns workers that wait for a process or server, at most `most` concurrently.
     pub fn waiting<F>(most: usize, work: impl Fn(Q) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<A>> + Send + 'static,
@@ -40,7 +40,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
         Self { work, most, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
     }
 
-    /// Workers that compute, one on each core.
+    /// Returns workers that compute, one on each core.
     pub fn computing(work: impl Fn(Q) -> A + Send + Sync + 'static) -> Self {
         let work = Arc::new(work);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -60,7 +60,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
         }
         let (work, turns) = (Arc::clone(&self.work), Arc::clone(&self.turns));
         let answer = async move {
-            // Closed by an error: nothing more is started, and `finish` drops this task.
+            // Closed by an error: nothing more starts, and `finish` drops this task.
             let Ok(_turn) = turns.acquire().await else { return pending().await };
             let answered = work(question).await;
             if answered.is_err() {
@@ -92,7 +92,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
     }
 }
 
-/// The places of a round's answers by key, so that equal answers are graded once.
+/// The places of a round's answers, by key. Equal answers are graded once.
 #[derive(Default)]
 pub(crate) struct Places(HashMap<String, Vec<usize>>);
 

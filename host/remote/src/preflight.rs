@@ -9,7 +9,7 @@ use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::runtime::runtime;
 
-/// Looks whether the server is there, lets us in, and has the model. Nothing is made.
+/// Checks that the server is reachable, accepts the key and has the model. Creates nothing.
 pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     #[derive(Deserialize)]
     struct Models {
@@ -49,7 +49,7 @@ pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     })?
 }
 
-/// Runs a future to its end on the calling thread.
+/// Runs a future to completion on the calling thread.
 pub(crate) fn waited<T>(what: impl Future<Output = T>) -> Result<T, EngineError> {
     Ok(runtime()?.block_on(what))
 }

@@ -1,11 +1,11 @@
-//! Policies from registries, where container images are kept: `oci://REGISTRY/NAME@sha256:DIGEST`.
+//! Policies from container registries: `oci://REGISTRY/NAME@sha256:DIGEST`.
 //!
-//! The digest is that of a manifest, and the manifest has the component's. Bytes that do not match are refused,
-//! whatever server they come from. Both are kept in the cache, each under its own hash, and
-//! looked at again whenever they are read. Nothing is printed, least of all a password.
+//! The digest is the manifest's, and the manifest has the component's digest. Bytes that do not match are
+//! refused, whichever server they come from. Manifest and component are cached under their hashes, and
+//! verified at each read. Nothing is printed, in particular no password.
 //!
-//! What lies in a registry is laid out as other tools for Wasm have it: an image manifest with one layer,
-//! `application/wasm`, and a config that says what the component needs and offers.
+//! The layout is that of other Wasm tools: an image manifest with one layer, `application/wasm`, and a
+//! config with the component's imports and exports.
 //!
 //! ```
 //! use allot_remote::registry::Reference;
@@ -40,7 +40,7 @@ pub use reference::Reference;
 
 const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
 
-/// The component that a reference names: from the cache where it is there and whole, else from the registry.
+/// Returns the component of a reference: from the cache if it is there and intact, else from the registry.
 pub fn fetch(reference: &Reference, cache: Option<&Path>) -> Result<Vec<u8>> {
     let here = kept(cache, reference.digest())
         .and_then(|manifest| Layer::of(&manifest, reference).ok())
@@ -62,8 +62,8 @@ pub fn fetch(reference: &Reference, cache: Option<&Path>) -> Result<Vec<u8>> {
     })
 }
 
-/// Puts a component into a registry, at an address like `oci://ghcr.io/me/policy:1.0`; without a tag it is
-/// `latest`. Gives the reference that it has from then on. The same component has the same one everywhere.
+/// Pushes a component to a registry, at an address like `oci://ghcr.io/me/policy:1.0`; the default tag is
+/// `latest`. Returns its reference. Equal components have equal digests everywhere.
 pub fn push(component: &[u8], address: &str) -> Result<Reference> {
     let (registry, name, tag) = reference::tagged(address)?;
     let layer = ImageLayer::new(component.to_vec(), WASM.to_owned(), None);
@@ -89,8 +89,8 @@ pub fn push(component: &[u8], address: &str) -> Result<Reference> {
     Ok(reference)
 }
 
-/// What other tools want to know of a component before they fetch it. They ask for a time, too: with the true
-/// one, no component would have the same digest twice.
+/// Returns the config, which other tools read before they fetch a component. It needs a time, which is
+/// constant here: otherwise no component would have the same digest twice.
 fn about(component: &[u8], digest: &str) -> Result<Value> {
     let decoded = wasmparser::Parser::is_component(component).then(|| wit_component::decode(component));
     let Some(Ok(DecodedWasm::Component(resolve, world))) = decoded else {

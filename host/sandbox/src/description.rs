@@ -1,14 +1,14 @@
-//! Whether what a component says of itself can be used.
+//! Checks of a component's description.
 
 use allot_allocation::{Value, shown};
 use allot_component::{Description, Setting};
 
-/// Whether a config could use a description, and a screen show it.
+/// Checks that a config can use the description and a terminal can show it. Returns the first problem.
 pub(crate) fn usable(d: &Description) -> Result<(), String> {
     usable_too(&d.name, [&d.version, &d.summary], &d.settings, &d.signals, &d.columns)
 }
 
-/// The same of what any component says of itself.
+/// Does the same for the description of any component.
 pub(crate) fn usable_too(
     name: &String,
     [version, summary]: [&String; 2],

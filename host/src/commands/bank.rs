@@ -1,4 +1,4 @@
-//! `allot bank`: rollouts by prompt, of any trainer, for `allot simulate --bank`.
+//! `allot bank`: collects rollouts of any trainer by prompt, for `allot simulate --bank`.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -45,7 +45,7 @@ pub struct BankFiles {
     json: bool,
 }
 
-/// Makes it.
+/// Makes the bank.
 pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
     let asked = asked(command)?;
     let mut files = Vec::new();
@@ -76,7 +76,7 @@ pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// What was typed, checked.
+/// Returns the checked options.
 fn asked(command: &BankFiles) -> Result<Asked> {
     let mut columns: BTreeMap<Field, Vec<String>> = BTreeMap::new();
     for typed in &command.columns {
@@ -116,7 +116,7 @@ fn pair<'t>(typed: &'t str, option: &str, example: &str) -> Result<(&'t str, &'t
     })
 }
 
-/// Two versions, as typed.
+/// Parses a range of versions.
 fn versions(typed: &str) -> std::result::Result<RangeInclusive<u32>, String> {
     let ends = typed.split_once("..").and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     match ends {
@@ -125,7 +125,7 @@ fn versions(typed: &str) -> std::result::Result<RangeInclusive<u32>, String> {
     }
 }
 
-/// The files that are meant by a place.
+/// Returns the files at a place.
 fn below(place: &Path) -> Result<Vec<PathBuf>> {
     if !place.is_dir() {
         return Ok(vec![place.to_owned()]);
@@ -193,7 +193,7 @@ fn show(profile: &Profile, screen: &mut Screen<'_>) {
     }
 }
 
-/// What a reader should know: what was left out, what was concluded, and what the bank can't know.
+/// Returns notes for the user: what was left out, what was inferred, and what the bank can't know.
 fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     let mut layouts = told.layouts.clone();
     layouts.dedup();

@@ -1,4 +1,4 @@
-//! `allot bench`: how fast this machine samples and learns here, and in a peer.
+//! `allot bench`: measures the speed of sampling and training, here and in a peer.
 
 use std::path::PathBuf;
 
@@ -92,7 +92,7 @@ struct Common {
     json: bool,
 }
 
-/// Measures.
+/// Runs the measurements.
 pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     let (What::Decode { common, .. } | What::Score { common, .. } | What::Train { common, .. }) =
         &command.what;
@@ -151,12 +151,12 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// The work that was asked for, in a model of this context. Lengths that were not given are chosen to fit.
+/// Returns the work for a model with this context. Default lengths are chosen to fit.
 fn works(what: &What, context: usize) -> Vec<Work> {
     let given = |n: &Option<u16>| n.map(usize::from);
     match what {
         What::Decode { batch, prompt, tokens, .. } => {
-            // Where neither is given, a third of a short context is the prompt's.
+            // If neither is given, a third of a short context is for the prompt.
             let answer = given(tokens).unwrap_or(64.min(context - context / 3));
             let prompt = given(prompt).unwrap_or(32.min(context.saturating_sub(answer)).max(1));
             let tokens = given(tokens).unwrap_or(64.min(context.saturating_sub(prompt)).max(2));

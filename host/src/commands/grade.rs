@@ -1,4 +1,4 @@
-//! `allot grade`: the rewards of answers that are there already, to try a reward before a run or to judge again after one.
+//! `allot grade`: rewards of existing answers, to try a reward before a run, or to grade again after it.
 
 mod answers;
 mod summary;
@@ -42,10 +42,10 @@ pub struct Grade {
     show: usize,
 }
 
-/// Answers that graders are asked about before their verdicts are waited for.
+/// Number of answers that graders get before their verdicts are awaited.
 const PORTION: usize = 1024;
 
-/// Grades them.
+/// Grades the answers.
 pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     let resolved = command.config.join("resolved.toml");
     let file = if command.config.is_dir() { &resolved } else { &command.config };
@@ -69,7 +69,7 @@ pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(if answers.bad.is_empty() && summary.ungraded == 0 { Exit::Good } else { Exit::Bad })
 }
 
-/// The columns that were typed.
+/// Parses the columns of the command line.
 fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
     let one = |typed: &String| {
         let (name, column) =
@@ -87,7 +87,7 @@ fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
     typed.iter().map(one).collect()
 }
 
-/// The verdicts, in the order of the answers.
+/// Returns the verdicts, in the order of the answers.
 fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> Result<Vec<GradedRow>> {
     let problems = answers.problems();
     let known = graders::check(&config.reward, &problems)?.into_iter();

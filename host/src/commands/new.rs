@@ -1,4 +1,4 @@
-//! `allot new`: a project to start from, of a policy or a grader.
+//! `allot new`: creates a project of a policy or a grader.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ enum What {
     Grader,
 }
 
-/// Names that no crate can have, or that this one needs.
+/// Names that a crate can't have, or that the project's crate itself needs.
 const TAKEN: [&str; 44] = [
     "abstract",
     "allot-grader",
@@ -86,7 +86,7 @@ const TAKEN: [&str; 44] = [
     "use",
 ];
 
-/// Makes it.
+/// Creates the project.
 pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
     let name = &command.name;
     let kind = match command.kind {
@@ -119,7 +119,7 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
 }
 
 impl New {
-    /// Whether what else was asked for goes with `--like`.
+    /// Checks that the other options are compatible with `--like`.
     fn can_copy(&self) -> Result<()> {
         if self.kind == What::Grader {
             let error = Error::new("`--like` copies a policy, and `--kind grader` starts a grader");

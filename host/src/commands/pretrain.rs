@@ -1,4 +1,4 @@
-//! `allot pretrain`: a small model from nothing.
+//! `allot pretrain`: trains a small model from random weights.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -29,14 +29,14 @@ pub struct Pretrain {
     measure_only: bool,
 }
 
-/// Makes it, and tells how often it is right.
+/// Trains the model, and prints its accuracy.
 pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut recipe = Recipe::of(&opened::config(&command.recipe, &command.overrides, screen)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
     let device = allot_engine::tensors::open(recipe.training.device)?;
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
     let unfinished = Unfinished::of(&command.out);
-    // It may have been stopped when the model was there and what led to it was not gone yet.
+    // It may have stopped when the model was complete, but its training state was not yet removed.
     let there = folder::is_free(&command.out).err().filter(|_| !command.measure_only);
     if let Some(error) = there.as_ref().filter(|_| !unfinished.exists()) {
         return Err(error.clone());
@@ -48,7 +48,7 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
     if !command.measure_only {
         let shape = recipe.shape(&alphabet);
         screen.tell(format_args!("{} parameters, {} tokens", shape.parameters(), shape.vocabulary));
-        // A GPU's memory is not this machine's.
+        // The check is about this machine's memory, not a GPU's.
         if !recipe.is_on_a_gpu() {
             memory::has_room(&recipe.memory(&shape, &lessons))?;
         }
@@ -82,7 +82,7 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
         unfinished.done()?;
         screen.tell(format_args!("model in {}", command.out.display()));
     }
-    // Read back even where it was just made: what is measured is what was written, rounding included.
+    // Read back even after training, to measure what was written, including rounding.
     let core = folder::read(&command.out, &alphabet, &recipe.training, &device)?;
     screen.say(measure(core.as_ref(), &lessons, &alphabet, recipe.spread, recipe.training.seed)?);
     Ok(Exit::Good)

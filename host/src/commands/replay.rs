@@ -1,4 +1,4 @@
-//! `allot replay`: a recorded run's questions, put to another policy or another build of the same.
+//! `allot replay`: calls a policy, or another build of it, with the views of a recorded run.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -53,19 +53,19 @@ impl FromStr for At {
     }
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Default)]
 struct Replayed {
     calls: u64,
     differ: u64,
     states: u64,
-    /// The first call whose plan differs, and the policy that was asked there.
+    /// The first call whose plan differs, and the policy that was called.
     first: Option<((u32, u32), String)>,
-    /// Steps from which on the record has another policy, and the policy that is asked from there on.
+    /// The steps at which the record changes its policy, and the policy that is called from there on.
     swaps: Vec<(u32, String)>,
 }
 
-/// A policy that is asked again, with what it remembers.
+/// A policy that is called again, with its state.
 struct Witness {
     policy: Rc<Policy>,
     name: String,
@@ -73,7 +73,7 @@ struct Witness {
     state: Vec<u8>,
 }
 
-/// The policies that are asked about a record: the one that was named, or each on the part that it decided.
+/// The policies to call: the one in the command, or the record's own ones, each on its part.
 struct Witnesses<'a> {
     command: &'a Replay,
     head: &'a Head,
@@ -81,7 +81,7 @@ struct Witnesses<'a> {
     named: Option<Rc<Policy>>,
 }
 
-/// Replays it.
+/// Replays the record.
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
     let (mut reader, head) = Reader::open(&command.record)?;
     let witnesses = Witnesses::new(command, &head, screen)?;
@@ -96,9 +96,9 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         let line = line?;
         ended |= matches!(line, Line::End(_));
         if let Line::Swap(swap) = &line {
-            // The recorded policy began anew here, and so does the one asked.
+            // The recorded policy began again here, so the called one does, too.
             witness = witnesses.after(swap, screen)?;
-            // Of several at one step only the last decided anything.
+            // Of several swaps at one step, only the last policy decided anything.
             tally.swaps.retain(|(step, _)| *step != swap.step);
             tally.swaps.push((swap.step, witness.name.clone()));
         }
@@ -149,21 +149,21 @@ impl<'a> Witnesses<'a> {
         Ok(Self { command, head, sandbox, named: named.map(Rc::new) })
     }
 
-    /// The policy that is asked from the record's first call on.
+    /// Returns the policy that is called from the record's first call on.
     fn first(&self, screen: &mut Screen<'_>) -> Result<Witness> {
         let policy = self.policy(&self.head.policy.sha256, screen)?;
         let settings = settings(self.command, &self.head.run.settings, &policy, Some(screen))?;
         self.begun(policy, Run { settings, ..self.head.run.clone() })
     }
 
-    /// The policy that is asked once another one, or the same one with other settings, took over.
+    /// Returns the policy that is called after a swap.
     fn after(&self, swap: &Swap, screen: &mut Screen<'_>) -> Result<Witness> {
         let policy = self.policy(&swap.policy.sha256, screen)?;
         let settings = settings(self.command, &swap.settings, &policy, None)?;
         self.begun(policy, Run { settings, terms: swap.terms.clone(), ..self.head.run.clone() })
     }
 
-    /// The one that was named, or that of this hash.
+    /// Returns the command's policy, or the one with this hash.
     fn policy(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Rc<Policy>> {
         let policy = match &self.named {
             Some(named) => Rc::clone(named),
@@ -178,7 +178,7 @@ impl<'a> Witnesses<'a> {
         Ok(policy)
     }
 
-    /// The component that decided.
+    /// Returns the component that decided in the run.
     fn own(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Policy> {
         if self.head.policy.draft {
             let name = &self.head.policy.name;
@@ -193,7 +193,7 @@ impl<'a> Witnesses<'a> {
     }
 
     fn begun(&self, policy: Rc<Policy>, run: Run) -> Result<Witness> {
-        // Those of a policy that took over, too: they are the data set's from the start.
+        // Includes the columns of a policy that took over: the record has all columns from its start.
         let asks = !policy.description().columns.is_empty();
         let columns = if asks { allot_record::columns(&self.command.record)? } else { Columns::default() };
         Witness::new(policy, run, &columns)
@@ -225,24 +225,24 @@ impl Witness {
     }
 }
 
-/// What was kept of a call that failed.
+/// The stored input of a failed call.
 #[derive(Deserialize)]
 struct Kept {
     state: String,
     view: View,
 }
 
-/// A call of a run, and the policy that is asked about it.
+/// A call of a run, and the policy to call with it.
 struct OneCall {
     witness: Witness,
     view: View,
-    /// The recorded plan; none of a call that failed.
+    /// The recorded plan; none for a failed call.
     recorded: Option<Plan>,
 }
 
 impl OneCall {
-    /// Finds a call. A policy of the recorded one's name gets the recorded state; another one is asked about all calls
-    /// before it.
+    /// Finds a call. If the policy has the recorded policy's name, it gets the recorded state. Another
+    /// policy is called with all earlier views first.
     fn find(
         witnesses: &Witnesses<'_>,
         at: At,
@@ -286,7 +286,7 @@ impl OneCall {
         Ok(Self { witness, view, recorded })
     }
 
-    /// Asks about it, and shows the plan.
+    /// Calls the policy, and shows the plan.
     fn ask(&self, json: bool, screen: &mut Screen<'_>) -> Result<Exit> {
         let Self { witness, view, recorded } = self;
         let (plan, cost) = witness.ask(view)?;
@@ -312,7 +312,7 @@ impl OneCall {
     }
 }
 
-/// What a run's folder keeps of a call that failed.
+/// Returns the stored input of a failed call.
 fn kept(record: &Path, at: At) -> Result<Kept> {
     let folder = folder(record);
     let path = folder.join(format!("view-{}.{}.json", at.step, at.round));
@@ -328,12 +328,12 @@ fn kept(record: &Path, at: At) -> Result<Kept> {
         .map_err(|e| Error::new(format!("`{}` is no view that was kept: {e}", path.display())))
 }
 
-/// The folder of a run that is told by itself or by its record.
+/// Returns a run's folder, from the folder or the record.
 fn folder(record: &Path) -> &Path {
     if record.is_dir() { record } else { record.parent().unwrap_or(Path::new(".")) }
 }
 
-/// The policy that a run's config names.
+/// Returns the policy in a run's config.
 fn of_config(record: &Path) -> Result<String> {
     let table = std::fs::read_to_string(folder(record).join("resolved.toml")).ok();
     let table: Option<toml::Table> = table.and_then(|text| toml::from_str(&text).ok());
@@ -344,7 +344,7 @@ fn of_config(record: &Path) -> Result<String> {
     })
 }
 
-/// Whether two plans are the same, but for what the policies remember.
+/// Returns whether two plans are equal, without the policies' states.
 fn same(plan: &Plan, recorded: &Plan) -> bool {
     Plan { state: recorded.state.clone(), ..plan.clone() } == *recorded
 }
@@ -370,7 +370,7 @@ fn show(tally: &Replayed, screen: &mut Screen<'_>) {
     }
 }
 
-/// The recorded settings, those typed on top, and defaults for what the record does not know.
+/// Returns the recorded settings, overridden by options, with defaults for settings that the record lacks.
 fn settings(
     command: &Replay,
     recorded: &[(String, Value)],

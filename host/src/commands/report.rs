@@ -1,4 +1,4 @@
-//! `allot report`: what runs came to, as a page, figures and tables.
+//! `allot report`: reports on runs with a page, figures and tables.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ enum Format {
     Csv,
 }
 
-/// Runs it.
+/// Writes the report.
 pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut gathered = gather::gather(&command.runs)?;
     ask(command, &mut gathered)?;
@@ -74,7 +74,7 @@ pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// Shows a report, or prints it as JSON, and says where it is.
+/// Shows a report, or prints it as JSON, and prints its path.
 pub fn tell(report: &Report, out: &Path, json: bool, screen: &mut Screen<'_>) -> Result<()> {
     if json {
         screen.say(serde_json::to_string(report).map_err(|e| Error::new(format!("no JSON: {e}")))?);
@@ -89,7 +89,7 @@ fn tell_place(out: &Path, screen: &mut Screen<'_>) {
     screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
 }
 
-/// What was typed goes before what a comparison's config says.
+/// Options override the comparison's config.
 fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     let question = &mut gathered.question;
     if let Some(target) = command.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
@@ -114,7 +114,7 @@ fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     Ok(())
 }
 
-/// Tables by their names, an empty line between them.
+/// Prints tables by name, separated by empty lines.
 fn print(report: &Report, format: Format, names: &[String], screen: &mut Screen<'_>) -> Result<()> {
     let all = tables::all(report);
     let result = ["result".to_owned()];
@@ -137,7 +137,7 @@ fn print(report: &Report, format: Format, names: &[String], screen: &mut Screen<
     Ok(())
 }
 
-/// The report on the screen: the table, what to beware of, and what it comes to.
+/// Shows the report: the table, warnings, and the conclusion.
 fn show(report: &Report, screen: &mut Screen<'_>) {
     screen.say(&report.title);
     screen.say("");
@@ -161,7 +161,7 @@ fn show(report: &Report, screen: &mut Screen<'_>) {
     }
 }
 
-/// The result as a table: a row for each arm.
+/// Returns the result as a table, one row per arm.
 fn table(report: &Report) -> Vec<String> {
     let target = report.targets.iter().find(|t| t.axis == report.axis);
     let goal = target.map(|t| format!("to {}", number::percent_tick(t.accuracy))).unwrap_or_default();
@@ -194,7 +194,7 @@ fn table(report: &Report) -> Vec<String> {
     aligned(&rows)
 }
 
-/// Rows in columns, the first to the left and the others to the right.
+/// Aligns rows in columns: the first to the left, the others to the right.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
@@ -208,7 +208,7 @@ fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// What a tuning came to, on the screen: a row for each arm.
+/// Shows the result of a tuning, one row per arm.
 pub fn tuned(tuning: &Tuning, screen: &mut Screen<'_>) {
     let table = tables::tuning::winners(tuning);
     let head = table.columns.iter().map(|column| column.head.clone()).collect();
@@ -220,14 +220,14 @@ pub fn tuned(tuning: &Tuning, screen: &mut Screen<'_>) {
     screen.say("");
 }
 
-/// What bounds a ratio, where there is none.
+/// Returns the bounds of a ratio that has no estimate.
 fn bounded(bound: Bound) -> Option<String> {
     let (low, high) = (bound.low.map(number::compared_at_least), bound.high.map(number::compared_at_most));
     let both: Vec<String> = low.into_iter().chain(high).collect();
     (!both.is_empty()).then(|| both.join(", "))
 }
 
-/// A ratio of costs with its interval.
+/// Returns a ratio of costs with its interval.
 fn compared(ratio: Estimate) -> String {
     let words = number::compared(ratio.value);
     match ratio.low.zip(ratio.high).map(|(low, high)| number::compared_ends(low, high)) {
@@ -236,7 +236,7 @@ fn compared(ratio: Estimate) -> String {
     }
 }
 
-/// A number with its interval.
+/// Returns a number with its interval.
 fn ranged(estimate: Estimate, times: f64, digits: usize) -> String {
     let value = times * estimate.value;
     if value.is_nan() {

@@ -1,4 +1,4 @@
-//! `allot train`: a language model, trained under a policy.
+//! `allot train`: trains a language model under a policy.
 
 mod dry_run;
 mod resolved;
@@ -70,9 +70,9 @@ pub struct Train {
     tied: bool,
 }
 
-/// Trains.
+/// Trains a model.
 pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
-    // Before anything is read: else another process could be at work in between.
+    // Locked before anything is read, so that no other process can start in between.
     let held = match command.resume.as_deref().or(command.out.as_deref()) {
         Some(folder) if !command.dry_run => run_dir::lock(folder)?,
         _ => None,
@@ -98,14 +98,14 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     policy_loader::compile_graders(&config.reward, screen);
     let prepared = Prepared::new(config, &policy)?;
     if command.resume.is_none() {
-        // With the date, where its prompts have one.
+        // With the date, if its prompts contain one.
         text = run_dir::text(&prepared.config)?;
     }
     let shadows = shadow::all(&command.shadows, &sandbox, &policy, &prepared.run, screen)?;
     if command.resume.is_none() {
         prepared.notes().for_each(|note| screen.tell(format_args!("note: {note}")));
     }
-    // A run on a cluster may be tried on a machine that is smaller.
+    // A run on a cluster may be tried on a smaller machine.
     let room = prepared.has_room();
     if command.dry_run {
         dry_run::show(&prepared, screen);
@@ -123,7 +123,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     let (mut world, evaluation, fingerprint) = prepared.build(run_dir::tell)?;
     world.policy.shadows = shadows;
     world.interrupt = stop;
-    // After all that can fail, so that a failed start leaves no folder.
+    // After all steps that can fail, so that a failed start leaves no folder.
     let (folder, _held) = folder(command, &prepared, held)?;
     let place =
         RunIdentity { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
@@ -131,7 +131,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     start.go(world, evaluation, screen)
 }
 
-/// Refuses a folder that has a run.
+/// Fails if the folder already has a run.
 fn refuse_existing(out: Option<&Path>) -> Result<()> {
     let Some(out) = out.filter(|out| out.join("resolved.toml").exists()) else { return Ok(()) };
     let out = out.display();
@@ -139,7 +139,7 @@ fn refuse_existing(out: Option<&Path>) -> Result<()> {
     Err(error.hint(format!("give another folder, or go on with it: allot train --resume {out}")))
 }
 
-/// The run's folder, locked. A new run's has its config.
+/// Returns the run's folder, locked. A new run's folder gets its config.
 fn folder(command: &Train, prepared: &Prepared<'_>, held: Option<File>) -> Result<(PathBuf, Option<File>)> {
     let lock = |folder: &Path| held.map_or_else(|| run_dir::lock(folder), |held| Ok(Some(held)));
     if let Some(run) = &command.resume {
@@ -148,12 +148,12 @@ fn folder(command: &Train, prepared: &Prepared<'_>, held: Option<File>) -> Resul
     let named = command.config.as_deref().unwrap_or(Path::new("run"));
     let folder = run_dir::new(command.out.as_deref(), named)?;
     let held = lock(&folder)?;
-    // Nothing is overwritten: of two processes that begin in one folder at once, the one that holds it succeeds.
+    // Nothing is overwritten: if two processes start in one folder, only the one with the lock succeeds.
     run_dir::resolved(&prepared.config, &folder.join("resolved.toml"))?;
     Ok((folder, held))
 }
 
-/// Says which policy runs on what.
+/// Prints which policy trains which model.
 fn announce(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     let (policy, problems) = (prepared.policy, &prepared.problems);
     screen.tell(format_args!(
@@ -221,7 +221,7 @@ impl<'a> Start<'a> {
         self.rested(rest, &world, recorder)
     }
 
-    /// Puts a run back to where its checkpoint is, where another policy may take over.
+    /// Restores a run from its checkpoint. Another policy may take over.
     fn resumed<'s>(
         &self,
         checkpoint: PathBuf,
@@ -258,7 +258,7 @@ impl<'a> Start<'a> {
         Ok(recorder)
     }
 
-    /// The folder of a run before its first evaluation.
+    /// Prepares the folder of a run before its first evaluation.
     fn fresh<'s>(&self, evaluation: Evaluation, screen: &'a mut Screen<'s>) -> Result<RunRecorder<'a, 's>> {
         let Self { command, prepared, place, .. } = self;
         let config = &prepared.config;
@@ -273,7 +273,7 @@ impl<'a> Start<'a> {
         Ok(recorder)
     }
 
-    /// Begins the record of a run, whose model was evaluated for the first time.
+    /// Begins the record of a run after its first evaluation.
     fn begun(
         &self,
         world: &mut Trained<'a>,
@@ -288,7 +288,7 @@ impl<'a> Start<'a> {
         world.policy.keep(place.folder, (0, 0))
     }
 
-    /// Says how a run came to rest, and how to go on with it.
+    /// Prints how a run stopped, and how to resume it.
     fn rested(
         &self,
         rest: std::result::Result<Rest, Stop>,
@@ -330,7 +330,7 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Where a run is, in words.
+/// Returns where a run is, in words.
 fn place_of(run: &allot_loop::State) -> String {
     match run.at {
         At::Asking(_) | At::Sampling(_) | At::Updating(..) => format!("within step {}", run.steps + 1),

@@ -1,4 +1,4 @@
-//! `allot watch`: runs on a terminal while they go on.
+//! `allot watch`: shows runs on a terminal while they progress.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use ratatui::crossterm::terminal;
 
 use crate::screen::Screen;
 
-/// The picture's size where there is no terminal to ask.
+/// The picture's size without a terminal.
 const SIZE: (u16, u16) = (80, 24);
 
 /// Watch runs: curves, wasted rollouts, rates, time left
@@ -28,7 +28,7 @@ pub struct Watch {
     once: bool,
 }
 
-/// Shows them.
+/// Shows the runs.
 pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Exit> {
     let every = command.every;
     if !(0.1..=3600.0).contains(&every) {

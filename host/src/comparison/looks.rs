@@ -1,5 +1,5 @@
-//! The reports with p-values that were made of a comparison, a line each in its folder: what they saw when more seeds were
-//! added decides what still holds of the p-values afterwards.
+//! The reports with p-values of a comparison, one line each in its folder. If seeds were added after a
+//! report, they determine how far later p-values hold.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -11,7 +11,7 @@ use allot_report::compare::{Look, before_growth};
 
 const LOOKS: &str = "looks.jsonl";
 
-/// The looks that a comparison's folder keeps.
+/// Returns the looks recorded in a comparison's folder.
 pub fn read(folder: &Path) -> Result<Vec<Look>> {
     let path = folder.join(LOOKS);
     let text = match std::fs::read_to_string(&path) {
@@ -29,8 +29,8 @@ pub fn read(folder: &Path) -> Result<Vec<Look>> {
     text.lines().enumerate().map(look).collect()
 }
 
-/// Keeps a look at a comparison that is to have these seeds, if the report has p-values of several seeds and is not kept
-/// already. What one seed comes to is never significant.
+/// Records a look at a comparison with these planned seeds, if the report has p-values over several seeds
+/// and is not recorded yet. The result of one seed is never significant.
 pub fn keep(folder: &Path, planned: &[u64], report: &Report) -> Result<()> {
     let costs =
         report.targets.iter().flat_map(|target| &target.rows).any(|row| row.p.is_some() && row.pairs > 1);
@@ -54,7 +54,7 @@ pub fn keep(folder: &Path, planned: &[u64], report: &Report) -> Result<()> {
     lasting(folder)
 }
 
-/// What growing to these seeds means for p-values, if there were looks before.
+/// Returns a note about the effect of these added seeds on p-values, if there were looks before.
 pub fn note(folder: &Path, planned: &[u64]) -> Result<Option<String>> {
     let before = before_growth(&read(folder)?, planned);
     Ok(before.last().map(|last| {

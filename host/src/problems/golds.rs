@@ -8,13 +8,13 @@ use allot_tasks::Problem;
 
 use super::{counted, examples, named};
 
-/// Looks at all gold answers, with the eyes of each grader that judges their problem. One that can't be read is told of
-/// and passed over; a problem that has no other is refused or left out, as the config says. Judges that are processes
-/// read for themselves.
+/// Checks the gold answers of all problems with each of their graders. Unreadable gold answers are reported
+/// and ignored. If a problem has no other, the problem is rejected or dropped, as configured. Graders that
+/// are processes read gold answers themselves.
 pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut Vec<String>) -> Result<()> {
     for one in reward.each() {
         let Some(grader) = one.grader else { continue };
-        // The one that is said of all, where there are several.
+        // The setting of all graders applies unless this grader has its own.
         let unreadable =
             if one.unreadable == Unreadable::default() { reward.unreadable } else { one.unreadable };
         by_one(problems, (one, grader), unreadable, notes)?;

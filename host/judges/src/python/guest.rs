@@ -1,20 +1,20 @@
-//! What a started interpreter finds outside of itself: three streams, a clock that stands still, and random bytes that
-//! are always the same. WASI's other functions are there, for it imports them, and say that they can do nothing.
+//! The WASI environment of a started interpreter: three streams, a frozen clock, and random bytes that are
+//! always the same. The other WASI functions that CPython imports report that they are not supported.
 //!
-//! It is written out here, in a hundred lines, rather than taken from wasmtime's WASI, because a guest must be able to
-//! stop in the middle of a read, when the host answers it by running another guest.
+//! It does not use wasmtime's WASI because a guest must be able to pause in the middle of a read, while the
+//! host runs another guest to answer it.
 
 use wasmtime::{Caller, Engine, Extern, Linker, Memory, ResourceLimiter, Result, Store, Trap, bail};
 
-/// "Bad file descriptor", and "function not supported", in WASI's numbers.
+/// WASI's error numbers for "bad file descriptor" and "function not supported".
 const BADF: i32 = 8;
 const NOSYS: i32 = 52;
-/// What the clock says: the first second of 2000, in nanoseconds.
+/// The clock's time: the first second of 2000, in nanoseconds.
 const NOW: u64 = 946_684_800_000_000_000;
-/// Bytes of one output that are kept.
+/// The most bytes kept of one output.
 const KEPT: usize = 1 << 20;
 
-/// The error by which a program ends the process.
+/// The error of a program that ends the process, with its exit code.
 #[derive(Debug)]
 pub struct Exited(pub i32);
 
@@ -26,26 +26,26 @@ impl std::fmt::Display for Exited {
 
 impl std::error::Error for Exited {}
 
-/// What becomes of a request: its answer.
+/// A function that answers requests.
 pub type Answer = Box<dyn FnMut(&[u8]) -> Vec<u8> + Send>;
 
-/// What a guest's store holds.
+/// The data of a guest's store.
 pub struct Guest {
-    /// What it reads from its standard input, and how much of it it has read.
+    /// The standard input, and how much of it has been read.
     pub input: Vec<u8>,
     read: usize,
-    /// What it wrote to its standard output, the first part of it.
+    /// The first part of the standard output.
     pub output: Vec<u8>,
-    /// And to its standard error.
+    /// The first part of the standard error.
     pub errors: Vec<u8>,
-    /// Answers requests: where there is one, a line of standard output is a request, and what this gives is the input.
+    /// If set, each line of standard output is a request, and the result becomes the standard input.
     pub answer: Option<Answer>,
     limit: usize,
     random: u64,
 }
 
 impl Guest {
-    /// With so many bytes of memory.
+    /// Returns a guest with `limit` bytes of memory.
     pub fn new(limit: usize) -> Self {
         Self {
             input: Vec::new(),
@@ -58,12 +58,12 @@ impl Guest {
         }
     }
 
-    /// Other input, from its start.
+    /// Sets the standard input.
     pub fn give(&mut self, input: Vec<u8>) {
         (self.input, self.read) = (input, 0);
     }
 
-    /// How many more bytes of an output are kept. A request has to be whole.
+    /// Returns how many more bytes of an output are kept. Requests are always kept whole.
     fn room(&self, error: bool) -> usize {
         if self.answer.is_some() && !error {
             return usize::MAX;
@@ -85,7 +85,7 @@ impl Guest {
     }
 
     fn byte(&mut self) -> u8 {
-        // SplitMix64: CPython seeds its own generator with it.
+        // SplitMix64. CPython seeds its own generator with these bytes.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -104,12 +104,12 @@ impl ResourceLimiter for Guest {
     }
 }
 
-/// The environment of every interpreter: hashes of texts are the same in each.
+/// The environment of every interpreter. Hashes of strings are the same in each.
 const ENVIRONMENT: &[&str] = &["PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1"];
-/// What it is started with. The program is never run: see [`crate::python::build`].
+/// The arguments of the start. The program is never run: see [`crate::python::build`].
 const ARGUMENTS: &[&str] = &["python", "-I", "-c", "pass"];
 
-/// WASI as a guest has it. The module names what else it imports: those functions are not supported.
+/// Returns a linker with the guest's WASI. The module's other imports return "not supported".
 pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest>> {
     let mut linker: Linker<Guest> = Linker::new(engine);
     let wasi = "wasi_snapshot_preview1";
@@ -132,7 +132,7 @@ pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest
     linker.func_wrap(wasi, "fd_close", |_: i32| 0)?;
     linker.func_wrap(wasi, "fd_prestat_get", |_: i32, _: i32| BADF)?;
     linker.func_wrap(wasi, "fd_seek", |_: i32, _: i64, _: i32, _: i32| BADF)?;
-    // Each stream is a character device without flags that may be read and written.
+    // Each stream is a readable and writable character device without flags.
     let (mut flags, mut file) = ([0; 24], [0; 64]);
     (flags[0], file[16]) = (2, 2);
     flags[8..16].fill(0xff);
@@ -153,7 +153,7 @@ pub fn linker(engine: &Engine, module: &wasmtime::Module) -> Result<Linker<Guest
     Ok(linker)
 }
 
-/// What is known of a stream.
+/// Writes the status of a stream.
 fn about(mut caller: Caller<'_, Guest>, fd: i32, to: i32, stat: &[u8]) -> Result<i32> {
     if (0..3).contains(&fd) { put(&mut caller, to, stat) } else { Ok(BADF) }
 }
@@ -177,7 +177,7 @@ fn fd_write(mut caller: Caller<'_, Guest>, fd: i32, list: i32, n: i32, to: i32) 
     let parts = vectors(&mut caller, list, n)?;
     let all: usize = parts.iter().map(|(_, length)| length).sum();
     charge(&mut caller, all as u64)?;
-    // What does not fit is passed over, and said to be written: the guest's own work goes on.
+    // Excess bytes are dropped but reported as written, so that the guest continues.
     let mut room = caller.data().room(fd == 2);
     let mut bytes = Vec::new();
     for (at, length) in parts {
@@ -214,7 +214,7 @@ fn memory(caller: &mut Caller<'_, Guest>) -> Result<Memory> {
     }
 }
 
-/// What a host's work on so many bytes costs: as much as a guest's own would. Nothing is copied that was not paid for.
+/// Charges fuel for the host's work on `bytes` bytes, before it is done, as if the guest did it.
 fn charge(caller: &mut Caller<'_, Guest>, bytes: u64) -> Result<()> {
     let left = caller.get_fuel()?.checked_sub(bytes).ok_or(Trap::OutOfFuel)?;
     caller.set_fuel(left)
@@ -225,7 +225,7 @@ fn put(caller: &mut Caller<'_, Guest>, at: i32, bytes: &[u8]) -> Result<i32> {
     Ok(0)
 }
 
-/// Addresses and lengths of the parts of a read or a write.
+/// Returns addresses and lengths of the parts of a read or a write.
 fn vectors(caller: &mut Caller<'_, Guest>, list: i32, n: i32) -> Result<Vec<(usize, usize)>> {
     let memory = memory(caller)?;
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! CPython that has started: opened once, and from then on a fresh one for each answer in a fraction of a millisecond.
+//! A started CPython. It is opened once; each answer then gets a fresh copy in a fraction of a millisecond.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::python::build::{self, BUILDS, Build, MAILBOX};
 use crate::python::guest::{self, Exited, Guest};
 use crate::python::library::Library;
 
-/// What every interpreter has at hand before any answer comes: modules that answers import, and the two ends of a
-/// call from one interpreter to another.
+/// Code that every interpreter runs before the first answer. It imports modules that answers use, and has
+/// both ends of calls between interpreters.
 const PRELUDE: &str = include_str!("prelude.py");
-/// Instructions that starting and the prelude may take: some times what they do.
+/// The most instructions of the start and the prelude: several times their actual number.
 const START: u64 = 20_000_000_000;
-/// Instructions that importing a library may take: some times what sympy does.
+/// The most instructions of importing a library: several times those of sympy.
 const IMPORT: u64 = 1_000_000_000_000;
-/// What an interpreter that has started has of memory, at least, in bytes.
+/// Lower bound on the memory of a started interpreter, in bytes.
 pub const LEAST_MEMORY: usize = 64 << 20;
 
-/// What one answer may use.
+/// Limits of one answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Wasm instructions.
@@ -30,7 +30,7 @@ pub struct Limits {
     pub memory: usize,
 }
 
-/// An interpreter that has started, ready to be copied.
+/// A started interpreter, ready to be copied.
 pub struct Interpreter {
     build: &'static Build,
     engine: Engine,
@@ -40,19 +40,19 @@ pub struct Interpreter {
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It came to its end.
+    /// It ran to its end.
     Done,
     /// It raised an exception, or could not be compiled.
     Raised,
-    /// It ended the process.
+    /// It ended the process with this exit code.
     Exited(i32),
-    /// It used up its instructions.
+    /// It exceeded the instruction limit.
     OutOfFuel,
-    /// It used up its stack, or did something else that ends the interpreter.
+    /// It overflowed the stack, or did something else that stops the interpreter.
     Trapped(String),
 }
 
-/// An interpreter at work.
+/// A running interpreter.
 pub struct Session {
     store: Store<Guest>,
     run: TypedFunc<(i32, i32), i32>,
@@ -61,23 +61,23 @@ pub struct Session {
 }
 
 impl Interpreter {
-    /// Opens the interpreter in this file. What is made of it, a copy that has started and its compiled form, is kept
-    /// in `cache`; without one each opening takes the better part of a minute.
+    /// Opens the interpreter in this file. The started copy and its compiled form are kept in `cache`.
+    /// Without a cache, each call takes most of a minute.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, or is none of the builds that are known.
+    /// A file that cannot be read, or is not a supported build.
     pub fn open(path: &Path, cache: Option<&Path>) -> Result<Self> {
         let (build, bytes) = known(path)?;
         let started = kept(cache, &key(build), || start(build, &bytes).map_err(failed(build, "start")))?;
         Self::of(build, &started, cache)
     }
 
-    /// The same with a library that has been imported: a minute more the first time, and nothing later.
+    /// Opens the interpreter with an imported library. The first time takes a minute longer.
     ///
     /// # Errors
     ///
-    /// As for [`Self::open`], and a library that cannot be imported.
+    /// The errors of [`Self::open`], and a library that cannot be imported.
     pub fn with(library: &Library, path: &Path, cache: Option<&Path>) -> Result<Self> {
         let (build, bytes) = known(path)?;
         let key = sha256(format!("{} {}", key(build), library.sha256()));
@@ -97,14 +97,14 @@ impl Interpreter {
         let linker = guest::linker(&engine, &module).map_err(failed(build, "link"))?;
         let fresh = linker.instantiate_pre(&module).map_err(failed(build, "link"))?;
         let interpreter = Self { build, engine, fresh };
-        // The first copy makes the image that the others share, which Linux may refuse while it moves these very pages.
+        // The first copy makes the image that all share. Linux may refuse that while it moves these pages.
         let words = |error: &wasmtime::Error| error.root_cause().to_string();
         let first = || interpreter.session(Limits { fuel: 1, memory: 1 << 30 }).map(drop);
         sealed(words, first).map_err(failed(build, "copy"))?;
         Ok(interpreter)
     }
 
-    /// The module of a fresh one that has imported a library.
+    /// Returns the module of a started interpreter that has imported a library.
     fn import(&self, library: &Library, starting: &[u8]) -> wasmtime::Result<Vec<u8>> {
         let mut session = self.session(Limits { fuel: IMPORT, memory: 1 << 30 })?;
         session.guest().give(library.input());
@@ -117,21 +117,21 @@ impl Interpreter {
             .map_err(|why| wasmtime::format_err!("{why}"))
     }
 
-    /// What it is called, with its version.
+    /// Returns the build's name and version.
     pub fn name(&self) -> &'static str {
         self.build.name
     }
 
-    /// The hash of the file that it was made from.
+    /// Returns the sha256 of the build's file.
     pub fn sha256(&self) -> &'static str {
         self.build.sha256
     }
 
-    /// A fresh one.
+    /// Returns a fresh copy of the interpreter.
     ///
     /// # Errors
     ///
-    /// What keeps this machine from running one: no answer's fault.
+    /// A failure of this machine, not caused by an answer.
     pub fn session(&self, limits: Limits) -> wasmtime::Result<Session> {
         let mut store = Store::new(&self.engine, Guest::new(limits.memory));
         store.limiter(|guest| guest);
@@ -150,33 +150,33 @@ impl Session {
         Ok(Self { store, run, memory, mailbox })
     }
 
-    /// What its program reads and writes.
+    /// Returns the program's streams.
     pub fn guest(&mut self) -> &mut Guest {
         self.store.data_mut()
     }
 
-    /// What its program wrote to its standard error.
+    /// Returns the program's standard error.
     pub fn errors(&self) -> String {
         String::from_utf8_lossy(&self.store.data().errors).into_owned()
     }
 
-    /// The exception that its program raised, as Python prints it last.
+    /// Returns the last line of the standard error: the exception that the program raised.
     pub fn last_error(&self) -> String {
         self.errors().lines().last().unwrap_or("it raised an exception").to_owned()
     }
 
-    /// Instructions that are left.
+    /// Returns the number of instructions left.
     pub fn fuel(&self) -> u64 {
         self.store.get_fuel().unwrap_or_default()
     }
 
-    /// Runs a program in its main module. After any end but [`End::Done`] and [`End::Raised`] it cannot run another.
+    /// Runs a program in its main module; not after an end other than [`End::Done`] and [`End::Raised`].
     ///
     /// # Errors
     ///
-    /// What keeps this machine from running it: no answer's fault.
+    /// A failure of this machine, not caused by an answer.
     pub fn run(&mut self, program: &str) -> wasmtime::Result<End> {
-        // A text with a null in it is no program, and one that does not fit is longer than any answer.
+        // A text with a null is not a program, and one that does not fit is longer than any answer.
         if program.len() >= MAILBOX || program.contains('\0') {
             return Ok(End::Raised);
         }
@@ -190,7 +190,7 @@ impl Session {
     }
 }
 
-/// How a call ended that did not come back. Whatever it was, it came of what the program did.
+/// Returns the end of a call that trapped. Every trap is caused by the program.
 fn ended(error: &wasmtime::Error) -> End {
     if let Some(Exited(code)) = error.downcast_ref() {
         return End::Exited(*code);
@@ -202,12 +202,12 @@ fn ended(error: &wasmtime::Error) -> End {
     }
 }
 
-/// Starts a build, and gives the module that has started.
+/// Starts a build and returns the module that has started.
 fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let broken = |why: String| wasmtime::format_err!("{why}");
     let starting = build::starting(build, module).map_err(broken)?;
     let mut config = Guests::Python.config(None);
-    // It runs once.
+    // Not optimized, because it runs only once.
     config.cranelift_opt_level(OptLevel::None);
     let engine = Engine::new(&config)?;
     let compiled = Module::new(&engine, &starting)?;
@@ -236,7 +236,7 @@ fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     build::started(&starting, session.memory.data(&session.store)).map_err(broken)
 }
 
-/// The bytes of a build that is known.
+/// Reads a file and returns its build, if the build is supported.
 fn known(path: &Path) -> Result<(&'static Build, Vec<u8>)> {
     let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, &e))?;
     let hash = sha256(&bytes);
@@ -244,7 +244,7 @@ fn known(path: &Path) -> Result<(&'static Build, Vec<u8>)> {
     Ok((build, bytes))
 }
 
-/// What is kept under a key, or else is made, and kept.
+/// Returns the file stored under a key. If there is none, makes it and stores it.
 fn kept(cache: Option<&Path>, key: &str, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
     let Some(kept) = cache.map(|folder| folder.join(format!("started-{}.wasm", &key[..16]))) else {
         return make();
@@ -262,7 +262,7 @@ fn failed(build: &Build, what: &str) -> impl FnOnce(wasmtime::Error) -> Error {
     move |e: wasmtime::Error| Error::new(format!("{what}: {e:#}"))
 }
 
-/// What a started copy is kept under: all that it is made of.
+/// Returns the cache key of a started copy: a hash of everything that it is made of.
 fn key(build: &Build) -> String {
     let (prelude, version) = (sha256(PRELUDE), env!("CARGO_PKG_VERSION"));
     sha256(format!("{} {prelude} {version} {}", build.sha256, Guests::SETTINGS))

@@ -1,5 +1,5 @@
-//! Packages of pure Python that an interpreter has imported before any answer comes. There are no files: modules come
-//! from memory, where the wheels' sources are put once, and a copy that has imported them is made like one that has started.
+//! Pure Python packages that an interpreter imports before the first answer. There are no files: the
+//! wheels' sources are loaded into memory and imported once. Each answer gets a copy of that interpreter.
 
 use std::io::{Cursor, Read as _};
 use std::path::Path;
@@ -8,37 +8,37 @@ use allot_base::{Error, Result};
 use allot_component::sha256;
 use zip::ZipArchive;
 
-/// Finds modules in memory.
+/// The importer that finds modules in memory.
 const IMPORTER: &str = include_str!("library.py");
 
 /// A wheel of the Python Package Index, pinned.
 #[derive(Debug)]
 pub struct Wheel {
-    /// The package.
+    /// The package's name.
     pub package: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// The file's name.
+    /// The file's name on the Python Package Index.
     pub file: &'static str,
-    /// Its hash.
+    /// The file's sha256.
     pub sha256: &'static str,
 }
 
-/// Packages, and what is run with them once.
+/// Packages, and the program that imports them.
 pub struct Library {
     name: &'static str,
-    /// Paths as an import has them, with their sources.
+    /// Paths relative to the import root, with their sources.
     files: Vec<(String, Vec<u8>)>,
     setup: String,
     sha256: String,
 }
 
 impl Library {
-    /// Of these wheels, which are in a folder; `setup` imports what is to be at hand.
+    /// Reads these wheels from a folder. `setup` is the program that imports the packages.
     ///
     /// # Errors
     ///
-    /// A wheel that is not there, or is not the one that is pinned.
+    /// A missing wheel, or one whose hash differs from the pinned hash.
     pub fn new(name: &'static str, wheels: &[Wheel], folder: &Path, setup: &str) -> Result<Self> {
         let mut files = Vec::new();
         for wheel in wheels {
@@ -68,22 +68,22 @@ impl Library {
         Ok(Self { name, files, setup, sha256 })
     }
 
-    /// What it is called.
+    /// Returns the library's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The hash of all that it is made of.
+    /// Returns the hash of the wheels and the setup program.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The program that imports it.
+    /// Returns the program that imports the packages.
     pub fn setup(&self) -> &str {
         &self.setup
     }
 
-    /// What that program reads: a line with each path and its length, followed by the file.
+    /// Returns the input of that program: for each file a line with its length and path, then its content.
     pub fn input(&self) -> Vec<u8> {
         let mut input = Vec::new();
         for (path, bytes) in &self.files {
@@ -94,7 +94,7 @@ impl Library {
     }
 }
 
-/// Sources, and the files in which packages tell their versions. Not the packages' own tests.
+/// Returns whether a file is needed: sources and version metadata, but not the packages' own tests.
 fn wanted(path: &str) -> bool {
     let is = |ending: &str| path.ends_with(ending);
     let not = ["/tests/", "/benchmarks/"];

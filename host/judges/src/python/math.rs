@@ -1,7 +1,7 @@
-//! math-verify in the sandbox: whether an answer equals a gold answer, by computer algebra.
+//! math-verify in the sandbox: decides by computer algebra whether an answer equals a gold answer.
 //!
-//! The same packages and the same calls as the grader that is a process. What that does with clocks, this does with
-//! instructions: an answer that needs more of them than it may is wrong, on every machine.
+//! It uses the same packages and calls as the process grader. Where the process has time limits, this has
+//! instruction limits: an answer that exceeds them is wrong, on every machine.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::python::library::{Library, Wheel};
 use crate::python::{End, Interpreter, Limits, Session};
 
-/// What it is made of.
+/// The pinned wheels.
 pub const WHEELS: &[Wheel] = &[
     Wheel {
         package: "math-verify",
@@ -46,23 +46,23 @@ pub const WHEELS: &[Wheel] = &[
     },
 ];
 
-/// Reads and compares, as the process does; it is imported under this name.
+/// The grading code, shared with the process grader and imported as a module.
 pub const JUDGE: &str = include_str!("math_verify.py");
-/// Imports it, and reads and compares a few answers, so that what is made at a first call is there.
+/// Imports the grading code and grades a few answers, so that caches are filled.
 const SETUP: &str = include_str!("math.py");
 
-/// math-verify, imported.
+/// An interpreter that has imported math-verify.
 pub struct Math {
     interpreter: Interpreter,
     sha256: String,
 }
 
 impl Math {
-    /// Opens it: wheels in one folder, CPython's module in a file.
+    /// Opens the wheels in one folder and CPython's module in a file.
     ///
     /// # Errors
     ///
-    /// What is missing, or is not what is pinned.
+    /// A missing file, or one whose hash differs from the pinned hash.
     pub fn open(wheels: &Path, path: &Path, cache: Option<&Path>) -> ErrorResult<Self> {
         let judge = Value::String(JUDGE.to_owned());
         let library =
@@ -71,35 +71,35 @@ impl Math {
         Ok(Self { interpreter, sha256: library.sha256().to_owned() })
     }
 
-    /// The interpreter's name and the packages.
+    /// Returns the names and versions of the packages and the interpreter.
     pub fn name(&self) -> String {
         let packages: Vec<String> = WHEELS.iter().map(|w| format!("{} {}", w.package, w.version)).collect();
         format!("{}, {}", packages.join(", "), self.interpreter.name())
     }
 
-    /// The hash of the interpreter, and that of all else.
+    /// Returns the hash of the interpreter, and the hash of the library.
     pub fn hashes(&self) -> (&str, &str) {
         (self.interpreter.sha256(), &self.sha256)
     }
 
-    /// Whether an answer equals one of these gold answers.
+    /// Returns whether an answer equals one of these gold answers.
     ///
     /// # Errors
     ///
-    /// Why it could not be judged: gold answers that cannot be read, or a sandbox that failed.
+    /// Why it can't be graded: unreadable gold answers, or a sandbox that failed.
     pub fn judge(&self, gold: &[String], answer: &str, limits: Limits) -> Result<bool, String> {
         self.judged(gold, answer, limits).map(|(correct, _)| correct)
     }
 
-    /// The same, with the instructions that it took.
+    /// Returns the same result, with the number of instructions used.
     ///
     /// # Errors
     ///
-    /// As for [`Self::judge`].
+    /// The errors of [`Self::judge`].
     pub fn judged(&self, gold: &[String], answer: &str, limits: Limits) -> Result<(bool, u64), String> {
         let broken = |e: wasmtime::Error| format!("the sandbox failed: {e:#}");
         let mut session = self.interpreter.session(limits).map_err(broken)?;
-        // Nothing of the answer is there yet: what goes wrong is the gold answer's.
+        // The answer is not loaded yet, so an error here is due to the gold answer.
         let end = session.run(&call("gold", &json!(gold))).map_err(broken)?;
         if end != End::Done {
             return Err(unreadable(&end, &session));
@@ -114,12 +114,12 @@ impl Math {
     }
 }
 
-/// A call with a value, whose text is one in Python's words as well as in JSON's.
+/// Returns a call with a value as its argument. A JSON string is also a Python string.
 fn call(name: &str, value: &Value) -> String {
     format!("_math.{name}(json.loads({}))", Value::String(value.to_string()))
 }
 
-/// Why gold answers cannot be read.
+/// Returns why gold answers cannot be read.
 fn unreadable(end: &End, session: &Session) -> String {
     let words = match end {
         End::Raised => session.last_error(),

@@ -1,26 +1,26 @@
-//! Texts on the way to an answer's verdict: the program in an answer, and what it prints. It runs nothing.
+//! Extracts the program from an answer and compares its output. Runs nothing.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// By what share of it a printed decimal number may differ from the wanted one, and by how much any number: numpy's
-/// `allclose`, which verl's harness asks.
+/// The relative tolerance for printed decimal numbers, and the absolute one for all numbers: those of
+/// numpy's `allclose`, which verl's harness uses.
 pub const TOLERANCE: f64 = 1e-5;
 const ABSOLUTE: f64 = 1e-8;
-/// Up to here every integer is a float.
+/// 2^53: a float represents every integer up to it exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The program in an answer: its last fenced block that says it is Python, or else its last block; without a block
-/// all of it.
+/// Returns the program in an answer: its last fenced block marked as Python, else its last block, else the
+/// whole answer.
 pub fn code(answer: &str) -> Cow<'_, str> {
     let (mut last, mut python) = (None, None);
     let mut rest = answer;
     while let Some(fence) = Fence::opening(rest) {
         let after = &rest[fence.end..];
-        // The rest of the opening line is a language.
+        // The rest of the opening line is the language.
         let Some((language, body)) = after.split_once('\n') else { break };
-        // Without an end, it was cut off in the middle of its code.
+        // A block without an end was truncated.
         let (block, behind) = fence.closing(body).map_or((body, ""), |(at, end)| (&body[..at], &body[end..]));
         let language = language.trim().to_lowercase();
         last = Some((block, fence.indent));
@@ -38,24 +38,24 @@ pub fn code(answer: &str) -> Cow<'_, str> {
     }
 }
 
-/// A line without the spaces that its fence has, at most.
+/// Returns a line without leading spaces, of which at most `indent` are removed.
 fn dedented(line: &str, indent: usize) -> &str {
     let spaces = line.len() - line.trim_start_matches(' ').len();
     &line[spaces.min(indent)..]
 }
 
-/// What a block of code begins with: three backticks or tildes, or more.
+/// The opening fence of a code block: three or more backticks or tildes.
 struct Fence {
     sign: char,
     count: usize,
-    /// Where it ends.
+    /// The byte offset of its end.
     end: usize,
-    /// Spaces before it, if it begins its line.
+    /// The spaces before it, if it is the first thing on its line.
     indent: usize,
 }
 
 impl Fence {
-    /// The first in a text. Backticks may stand behind other text; tildes are operators of Python, and may not.
+    /// Returns a text's first fence. Only backticks may follow other text: a tilde is a Python operator.
     fn opening(text: &str) -> Option<Self> {
         let backticks = text.find("```").map(|at| (at, '`'));
         let before = &text[..backticks.map_or(text.len(), |(at, _)| at)];
@@ -67,7 +67,7 @@ impl Fence {
         Some(Self { sign, count, end: at + count, indent })
     }
 
-    /// Where the fence that ends its block begins and ends in what follows it.
+    /// Returns where the closing fence begins and ends in the text after the opening fence.
     fn closing(&self, body: &str) -> Option<(usize, usize)> {
         if self.sign == '~' {
             return line_of_tildes(body, self.count);
@@ -77,7 +77,7 @@ impl Fence {
     }
 }
 
-/// Where the first run of so many tildes that begins a line is.
+/// Returns the start of the first run of `count` tildes at the beginning of a line, and its end.
 fn line_of_tildes(text: &str, count: usize) -> Option<(usize, usize)> {
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -92,7 +92,7 @@ fn line_of_tildes(text: &str, count: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// The text of an input or an output, which rows also have as a list of lines.
+/// Returns the text of an input or output. Rows may also have it as a list of lines.
 pub fn lines(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -101,8 +101,8 @@ pub fn lines(value: &Value) -> String {
     }
 }
 
-/// Whether an output is the one that is wanted: word by word, whatever white space is between words, and numbers by
-/// value. An integer is wanted to the digit, as checkers do; for decimals see [`TOLERANCE`].
+/// Returns whether an output equals the expected one. Words are compared, ignoring white space between
+/// them, and numbers by value: integers exactly, decimals within `tolerance` (see [`TOLERANCE`]).
 pub fn same(output: &str, wanted: &str, tolerance: f64) -> bool {
     let (mut given, mut wanted) = (output.split_whitespace(), wanted.split_whitespace());
     loop {
@@ -118,14 +118,14 @@ fn near(given: &str, wanted: &str, tolerance: f64) -> bool {
     let whole = |word: &str| !word.contains(['.', 'e', 'E']);
     let (Some(a), Some(b)) = (number(given), number(wanted)) else { return false };
     match (whole(given), whole(wanted)) {
-        // Texts of digits, which may be names as well.
+        // Texts of digits may also be names.
         (true, true) => false,
         (_, true) => b.abs() < EXACT && (a - b).abs() <= ABSOLUTE.min(tolerance),
         _ => (a - b).abs() <= ABSOLUTE.min(tolerance) + tolerance * b.abs(),
     }
 }
 
-/// A number in digits: not `nan`, and none that is too large for a float.
+/// Parses a finite number in digits; rejects `nan` and numbers that overflow a float.
 fn number(word: &str) -> Option<f64> {
     let digits = word.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
     word.parse().ok().filter(|x: &f64| digits && x.is_finite())

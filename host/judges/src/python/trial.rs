@@ -1,4 +1,4 @@
-//! A problem's trial: its tests, or inputs with the outputs that they want, and what an answer comes to in it.
+//! A problem's trial (its tests, or inputs with expected outputs), and the outcome of an answer.
 
 use allot_allocation::shown;
 use serde::Deserialize;
@@ -6,61 +6,61 @@ use serde_json::{Value, json};
 
 use crate::python::{End, Interpreter, Limits, Session, text};
 
-/// What answers to a problem are judged by, as its gold answer has it: JSON, as HumanEval, MBPP, APPS and verl's data
-/// have it. What else such a row holds is passed over.
+/// The tests of a problem, read from its gold answer: JSON in the formats of HumanEval, MBPP, APPS and
+/// verl's data. Other fields are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Trial {
-    /// Code that stands before the answer: HumanEval's beginning of a function, with what it imports.
+    /// Code before the answer: HumanEval's beginning of a function, with its imports.
     pub prompt: String,
     /// HumanEval's tests: code that defines `check`.
     pub test: Option<String>,
     /// The function that `check` is called with.
     pub entry_point: Option<String>,
-    /// MBPP's tests: statements that hold.
+    /// MBPP's tests: statements that must hold.
     pub test_list: Vec<String>,
-    /// What comes before them.
+    /// Code that runs before the tests.
     pub test_setup_code: String,
-    /// And before that.
+    /// Imports that run before `test_setup_code`.
     pub test_imports: Vec<String>,
-    /// APPS's inputs: a text for the standard input each, or with `fn_name` the arguments of a call.
+    /// APPS's inputs: texts for the standard input, or with `fn_name` the arguments of a call.
     pub inputs: Vec<Value>,
-    /// What each wants: a text on the standard output, or with `fn_name` a value.
+    /// The expected outputs: texts on the standard output, or with `fn_name` values.
     pub outputs: Vec<Value>,
-    /// The function, or the method of a class `Solution`, that is called.
+    /// The function that is called, or the method of a class `Solution`.
     pub fn_name: Option<String>,
-    /// By what share a decimal number may differ from the wanted one. By default printed ones may, by
-    /// [`text::TOLERANCE`], and returned ones may not.
+    /// The relative tolerance for decimal numbers. The default is [`text::TOLERANCE`] for printed numbers,
+    /// and 0 for returned ones.
     pub tolerance: Option<f64>,
-    /// The gold answer as it was: numbers of any size are in no other form.
+    /// The original gold answer, which keeps numbers of any size.
     #[serde(skip)]
     gold: String,
 }
 
-/// What an answer came to.
+/// The outcome of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Tests that it passed.
+    /// Number of passed tests.
     pub passed: usize,
-    /// All of them.
+    /// Number of tests.
     pub tests: usize,
-    /// Why it stopped before it had been through all of them, where it did.
+    /// Why it stopped before the last test, if it did.
     pub stopped: Option<String>,
 }
 
 impl Outcome {
-    /// Whether it passed all of them.
+    /// Returns whether the answer passed all tests.
     pub fn is_right(&self) -> bool {
         self.passed == self.tests
     }
 }
 
 impl Trial {
-    /// A gold answer's trial.
+    /// Parses the trial in a gold answer.
     ///
     /// # Errors
     ///
-    /// What it lacks, as a sentence goes on after its name.
+    /// What the gold answer lacks, as a clause that follows its name.
     pub fn of(gold: &str) -> Result<Self, String> {
         let mut trial: Self =
             serde_json::from_str(gold).map_err(|e| format!("is no JSON object with tests: {e}"))?;
@@ -82,11 +82,11 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Judges an answer. All that it does in this trial, it does under these limits.
+    /// Grades an answer. The limits apply to the whole trial.
     ///
     /// # Errors
     ///
-    /// Why it could not be judged: nothing that the answer can bring about.
+    /// Why the answer can't be graded. An answer can't cause this.
     pub fn judge(&self, interpreter: &Interpreter, answer: &str, limits: Limits) -> Result<Outcome, String> {
         let program = format!("{}{}\n", self.prompt, text::code(answer));
         let broken = |e: wasmtime::Error| format!("the sandbox failed: {e:#}");
@@ -97,8 +97,8 @@ impl Trial {
         }
     }
 
-    /// The call that runs the tests in their interpreter, and how many tests they are. Their text is one in Python's
-    /// words as well as in JSON's.
+    /// Returns the call that runs the tests in their interpreter, and the number of tests. A JSON string is
+    /// also a Python string.
     fn tests(&self) -> (String, usize) {
         let quoted = |value: &str| Value::String(value.to_owned()).to_string();
         if self.fn_name.is_some() {
@@ -116,13 +116,13 @@ impl Trial {
         )
     }
 
-    /// Runs an answer, behind the imports of the harness that the problem's layout comes from.
+    /// Runs an answer, after the imports of the benchmark's own harness.
     fn begin(&self, session: &mut Session, program: &str) -> wasmtime::Result<End> {
         let ready = if self.inputs.is_empty() { End::Done } else { session.run("_allot.harness()")? };
         if ready == End::Done { session.run(program) } else { Ok(ready) }
     }
 
-    /// By tests in an interpreter of their own, which may use as much as the answer.
+    /// Grades by tests in a separate interpreter, with the same limits as the answer's interpreter.
     fn by_tests(
         &self,
         interpreter: &Interpreter,
@@ -149,18 +149,18 @@ impl Trial {
         let held = said.lines().last().and_then(|line| line.strip_prefix("held ")?.parse().ok());
         match (held, &end) {
             (Some(held), End::Done) => outcome.passed = held,
-            // Nothing of an answer's is there yet when a problem's own code is run first.
+            // The problem's own code ran first, before any code of the answer.
             (_, End::Raised) => {
                 let last = shown::line(said.lines().last().unwrap_or_default(), shown::LINE);
                 return Ok(Err(format!("the problem's own tests cannot be run: {last}")));
             }
-            // What an answer returns may keep the tests busy.
+            // A value returned by the answer may keep the tests busy.
             _ => outcome.stopped = Some(reason(&end, &judge)),
         }
         Ok(Ok(outcome))
     }
 
-    /// By what it prints, in a fresh interpreter for each input.
+    /// Grades by printed output, in a fresh interpreter for each input.
     fn by_outputs(
         &self,
         interpreter: &Interpreter,
@@ -193,7 +193,7 @@ impl Trial {
     }
 }
 
-/// Makes a call in an answer's interpreter, and gives its reply: none where there is no interpreter any more.
+/// Makes a call in an answer's interpreter and returns the reply; none if the interpreter has ended.
 fn reply(answers: &mut Session, request: &[u8]) -> Option<Vec<u8>> {
     answers.guest().output.clear();
     answers.guest().give(request.to_vec());
@@ -204,7 +204,7 @@ fn reply(answers: &mut Session, request: &[u8]) -> Option<Vec<u8>> {
     Some(line)
 }
 
-/// Why an answer stopped, in a few words.
+/// Returns why an answer stopped, in a few words.
 fn reason(end: &End, session: &Session) -> String {
     let words = match end {
         End::Done => "it is not what was wanted".to_owned(),

@@ -1,4 +1,4 @@
-//! What was fetched, each under its own hash.
+//! Cached downloads, each under its own hash.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ fn place(cache: &Path, digest: &str) -> PathBuf {
     cache.join("sha256").join(digest)
 }
 
-/// What the cache has under a hash. What is damaged is removed, to be fetched anew.
+/// Returns the cached bytes with a hash. Damaged bytes are removed, to be fetched again.
 pub(super) fn kept(cache: Option<&Path>, digest: &str) -> Option<Vec<u8>> {
     let path = place(cache?, digest);
     let bytes = std::fs::read(&path).ok()?;
@@ -20,7 +20,7 @@ pub(super) fn kept(cache: Option<&Path>, digest: &str) -> Option<Vec<u8>> {
     None
 }
 
-/// Keeps bytes under their hash, as a whole or not at all. Where that can't be, they are fetched again.
+/// Writes bytes under their hash, completely or not at all. A failure only means another download.
 pub(super) fn keep(cache: Option<&Path>, bytes: &[u8]) {
     let Some(cache) = cache else { return };
     let _ = write_whole(&place(cache, &sha256(bytes)), bytes);

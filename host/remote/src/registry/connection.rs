@@ -1,4 +1,4 @@
-//! The way to a registry and back, and what goes wrong on it.
+//! A connection to a registry, and its errors.
 
 use std::io::{Cursor, Error as IoError, ErrorKind};
 use std::time::Duration;
@@ -19,11 +19,11 @@ use super::layer::Layer;
 use super::login::Login;
 use super::reference::{self, Reference};
 
-/// How long a registry may take to be reached, and then to say nothing.
+/// Time limits for connecting to a registry, and for its silence afterwards.
 const CONNECT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// A way to one name in a registry.
+/// A connection for one name in a registry.
 pub(super) struct Connection<'a> {
     pub client: Client,
     pub image: Image,
@@ -35,7 +35,7 @@ pub(super) struct Connection<'a> {
 impl<'a> Connection<'a> {
     pub async fn open(host: &'a str, image: Image, operation: RegistryOperation) -> Result<Self> {
         if CryptoProvider::get_default().is_none() {
-            // Fails only where someone else was faster.
+            // Fails only if another thread was faster.
             let _ = ring::default_provider().install_default();
         }
         let near = reference::is_loopback(host);
@@ -45,7 +45,7 @@ impl<'a> Connection<'a> {
             connect_timeout: Some(CONNECT),
             read_timeout: Some(SILENCE),
             user_agent: concat!("allot/", env!("CARGO_PKG_VERSION")),
-            // A proxy would look for this machine's own registry on its own: none, for any name or number.
+            // A proxy would resolve a loopback address to itself, so no host uses a proxy.
             http_proxy: near.then(|| format!("http://{host}")),
             no_proxy: near.then(|| "*,0.0.0.0/0,::/0".to_owned()),
             ..ClientConfig::default()
@@ -59,7 +59,7 @@ impl<'a> Connection<'a> {
         let thing = format!("`{}`", line.image.repository());
         let token = line.client.auth(&line.image, &auth, operation).await;
         let token = token.map_err(|error| line.told(&thing, &error))?;
-        // It becomes a header.
+        // The token becomes a header.
         if token.is_some_and(|token| !token.bytes().all(|b| b.is_ascii_graphic())) {
             return Err(line.strange(&thing));
         }
@@ -70,13 +70,13 @@ impl<'a> Connection<'a> {
         let kinds = [
             OCI_IMAGE_MEDIA_TYPE,
             IMAGE_MANIFEST_MEDIA_TYPE,
-            // To be told of what is there, even if it is of no use.
+            // Accepted so that the error can name what was found instead.
             OCI_IMAGE_INDEX_MEDIA_TYPE,
             IMAGE_MANIFEST_LIST_MEDIA_TYPE,
         ];
         let auth = RegistryAuth::Anonymous; // the line has the right one already
         let pull = self.client.pull_manifest_raw(&self.image, &auth, &kinds);
-        // It is small: one that does not end is none.
+        // A manifest is small; one that takes longer is treated as missing.
         let Ok(pulled) = tokio::time::timeout(SILENCE, pull).await else { return Err(self.silent()) };
         let thing = format!("`{}@sha256:{}`", reference.name(), reference.digest());
         let (bytes, _) = pulled.map_err(|error| match error {
@@ -87,7 +87,7 @@ impl<'a> Connection<'a> {
     }
 
     pub async fn component(&self, layer: &Layer, reference: &Reference) -> Result<Vec<u8>> {
-        // Of just the size that was said: a longer stream ends where it does not fit.
+        // Exactly the announced size: a longer stream fails.
         let mut bytes = vec![0; layer.size as usize];
         let digest = format!("sha256:{}", layer.digest);
         let pulled = self.client.pull_blob(&self.image, digest.as_str(), Cursor::new(&mut bytes[..])).await;
@@ -120,8 +120,8 @@ impl<'a> Connection<'a> {
             .hint("is there one at this address?")
     }
 
-    /// A library's error, in words, without what a server said: that can be anything, and an address that it
-    /// sent us to may hold a key.
+    /// Returns a library's error in words, without text from the server. That text is arbitrary, and a
+    /// redirected address may contain a key.
     pub fn told(&self, thing: &str, error: &OciDistributionError) -> Error {
         use OciDistributionError as E;
         match error {
@@ -178,7 +178,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// What is at the bottom of an error, in words. What is at its top has the address.
+/// Returns the innermost cause of an error, in words. The outer ones contain the address.
 fn root(error: &dyn std::error::Error) -> String {
     let mut last = "no more is known".to_owned();
     for link in std::iter::successors(error.source(), |error| below(*error)) {
@@ -200,7 +200,7 @@ fn root(error: &dyn std::error::Error) -> String {
     last
 }
 
-/// What is below an error. What is inside of an `io::Error` is not among its sources.
+/// Returns the cause of an error. The content of an `io::Error` is not among its sources.
 fn below<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a (dyn std::error::Error + 'static)> {
     match error.downcast_ref().and_then(IoError::get_ref) {
         Some(inner) => Some(inner),
@@ -208,8 +208,8 @@ fn below<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a (dyn st
     }
 }
 
-/// Does what needs the network, on a thread and a runtime that end with it: the caller may be on a runtime already, where a
-/// second one can't start, and a trainer in Python may fork later, which no thread survives.
+/// Runs work that needs the network, on a thread and a runtime that end with it: a caller's runtime allows
+/// no second one, and a trainer in Python may fork later, which threads do not survive.
 pub(super) fn online<T: Send>(work: impl AsyncFnOnce() -> Result<T> + Send) -> Result<T> {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -217,7 +217,7 @@ pub(super) fn online<T: Send>(work: impl AsyncFnOnce() -> Result<T> + Send) -> R
             .build()
             .map_err(|e| Error::new(format!("could not make ready to reach a registry: {e}")))?;
         let done = runtime.block_on(work());
-        // A name that is still being looked up is not waited for.
+        // Does not wait for a name resolution in progress.
         runtime.shutdown_background();
         done
     };

@@ -1,4 +1,4 @@
-//! What of a manifest is the component.
+//! The component's layer in a manifest.
 
 use allot_base::{Error, Result, count};
 use allot_component::TooLarge;
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::registry::reference::{self, Reference};
 
-/// What a layer with a component is called; tools of before 2024 called it otherwise.
+/// The media type of a component's layer; tools before 2024 used another one.
 pub const WASM: &str = "application/wasm";
 
-/// The layer that is the component.
+/// The layer that contains the component.
 pub struct Layer {
-    /// Its digest, without what it is called by.
+    /// Its digest, without the algorithm's name.
     pub digest: String,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
 }
 

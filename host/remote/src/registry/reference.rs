@@ -7,7 +7,7 @@ use oci_client::Reference as Image;
 
 const SUCH: &str = "such an address is `oci://REGISTRY/NAME@sha256:DIGEST`";
 
-/// Names one component in a registry for good: whatever else has its name, nothing else has its digest.
+/// An immutable reference to one component in a registry: names can move, digests cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     registry: String,
@@ -16,7 +16,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Reads `oci://REGISTRY/NAME@sha256:DIGEST`.
+    /// Parses `oci://REGISTRY/NAME@sha256:DIGEST`.
     pub fn parse(text: &str) -> Result<Self> {
         let rest = stripped(text)?;
         let Some((named, digest)) = rest.split_once('@') else {
@@ -44,27 +44,27 @@ impl Reference {
         Ok(Self::new(registry, name, digest.to_owned()))
     }
 
-    /// Of parts that were read already.
+    /// Returns a reference of parts that were already checked.
     pub(super) fn new(registry: &str, name: &str, digest: String) -> Self {
         Self { registry: registry.to_owned(), name: name.to_owned(), digest }
     }
 
-    /// The registry's host, with its port where it has one.
+    /// Returns the registry's host, with its port if there is one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// The name in the registry.
+    /// Returns the name in the registry.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The manifest's sha256, in hexadecimal digits.
+    /// Returns the manifest's sha256, in hexadecimal digits.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// As other tools write it, without a scheme.
+    /// Returns the reference as other tools write it, without a scheme.
     pub fn bare(&self) -> String {
         format!("{}/{}@sha256:{}", self.registry, self.name, self.digest)
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// The parts of `oci://REGISTRY/NAME:TAG`, where something is to be put.
+/// Parses `oci://REGISTRY/NAME:TAG`, an address to push to. Returns registry, name and tag.
 pub(super) fn tagged(text: &str) -> Result<(String, String, String)> {
     let rest = stripped(text)?;
     if rest.contains('@') {
@@ -99,34 +99,34 @@ pub(super) fn tagged(text: &str) -> Result<(String, String, String)> {
     Ok((registry.to_owned(), name.to_owned(), tag.to_owned()))
 }
 
-/// The digits of a digest, if it is a sha256.
+/// Returns the hexadecimal digits of a digest, if it is a sha256.
 pub(super) fn sha256(digest: &str) -> Option<&str> {
     let digits = digest.strip_prefix("sha256:")?;
     let hexadecimal = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
     (digits.len() == 64 && digits.bytes().all(hexadecimal)).then_some(digits)
 }
 
-/// Whether a registry is on this machine: then it speaks plain HTTP.
+/// Returns whether a registry is on this machine. Such a registry is accessed by plain HTTP.
 pub(super) fn is_loopback(registry: &str) -> bool {
     matches!(parted(registry).0, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// A registry's host and port.
+/// Returns a registry's host and port.
 fn parted(registry: &str) -> (&str, Option<&str>) {
     match registry.rsplit_once(':') {
-        // Else the colon is one of an IPv6 address.
+        // Otherwise the colon belongs to an IPv6 address.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (registry, None),
     }
 }
 
-/// An address without its scheme.
+/// Returns an address without its scheme.
 fn stripped(text: &str) -> Result<&str> {
     let Some(rest) = text.strip_prefix("oci://") else {
         let what = format!("`{text}` is no address in a registry");
         return Err(Error::new(what).hint(format!("{SUCH}, with two slashes")));
     };
-    // Not said back: it would be a password.
+    // The text is not repeated, because it would be a password.
     let host = rest.split('/').next().unwrap_or_default();
     if host.split_once('@').is_some_and(|(_, follows)| !follows.starts_with("sha256:")) {
         return Err(Error::new("an address in a registry has no room for a user or a password")
@@ -135,16 +135,16 @@ fn stripped(text: &str) -> Result<&str> {
     Ok(rest)
 }
 
-/// A name, and the tag that follows it.
+/// Splits a name and the tag that follows it.
 fn tag(named: &str) -> (&str, Option<&str>) {
-    // A colon before the last slash is that of a port.
+    // A colon before the last slash belongs to a port.
     match named.rsplit_once(':') {
         Some((bare, tag)) if bare.contains('/') && !tag.contains('/') => (bare, Some(tag)),
         _ => (named, None),
     }
 }
 
-/// Registry and name of an address.
+/// Returns registry and name of an address.
 fn place<'a>(text: &str, bare: &'a str) -> Result<(&'a str, &'a str)> {
     let wrong = |why: &str| Err(Error::new(format!("`{text}` {why}")).hint(SUCH));
     let (registry, name) = bare.split_once('/').unwrap_or((bare, ""));
@@ -169,7 +169,7 @@ fn place<'a>(text: &str, bare: &'a str) -> Result<(&'a str, &'a str)> {
     Ok((registry, name))
 }
 
-/// Whether a part of an address is of small letters and digits, with dots, dashes and underscores between.
+/// Returns whether a part has only lower-case letters and digits, separated by dots, dashes or underscores.
 fn plain(part: &str) -> bool {
     let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     !part.contains("..")

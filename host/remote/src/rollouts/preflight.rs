@@ -1,4 +1,4 @@
-//! The check of a server that samples, before a run starts. Nothing is loaded, nothing is sampled.
+//! The check of a sampling server before a run starts. Loads nothing and samples nothing.
 
 use std::path::Path;
 
@@ -14,21 +14,21 @@ use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::preflight::waited;
 
-/// The servers whose protocols these are, as their sources of 2026-11-22 have them.
+/// The server versions whose protocols are implemented, from their sources of 2026-11-22.
 const VERSIONS: &str = "SGLang 0.5.23 and vLLM 0.32.0";
 
-/// What a server told of itself.
+/// A server's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preflight {
     /// Its version.
     pub version: String,
-    /// The longest sequence that it takes, in tokens.
+    /// The longest sequence that the server accepts, in tokens.
     pub context: Option<usize>,
-    /// What is good to know, in sentences.
+    /// Notes for the user, as sentences.
     pub notes: Vec<String>,
 }
 
-/// What SGLang says of its model.
+/// SGLang's description of its model.
 #[derive(Deserialize)]
 struct ModelInfo {
     is_generation: bool,
@@ -36,7 +36,7 @@ struct ModelInfo {
     weight_version: Option<String>,
 }
 
-/// What SGLang says of itself.
+/// SGLang's description of the server.
 #[derive(Deserialize)]
 struct ServerInfo {
     version: String,
@@ -45,7 +45,7 @@ struct ServerInfo {
     enable_deterministic_inference: bool,
 }
 
-/// What both say of their models.
+/// Both servers' list of models.
 #[derive(Deserialize)]
 struct Models {
     data: Vec<Model>,
@@ -57,8 +57,8 @@ struct Model {
     max_model_len: Option<usize>,
 }
 
-/// Looks whether the server is there, lets us in, has such a model and can do what a run asks of it, and whether
-/// weights can be written where it will look for them.
+/// Checks that the server is reachable, accepts the key, has the model, and supports the run's sampling,
+/// and that weights can be written into the handover folder.
 pub fn preflight(
     config: &RolloutsConfig,
     shape: &Shape,
@@ -80,7 +80,7 @@ pub fn preflight(
 }
 
 impl Preflight {
-    /// What is so of several servers: any of them gets any rollout.
+    /// Combines the results of several servers, of which each may sample any rollout.
     fn and(mut self, other: &Self) -> Self {
         if !self.version.split(", ").any(|version| version == other.version) {
             self.version = format!("{}, {}", self.version, other.version);
@@ -92,7 +92,7 @@ impl Preflight {
         self
     }
 
-    /// Whether the longest prompt and its answer fit into what the server takes.
+    /// Checks that the longest prompt and its answer fit into the server's context.
     pub fn fits(&self, longest: usize) -> Result<(), EngineError> {
         match self.context {
             Some(context) if context < longest => {
@@ -107,7 +107,7 @@ impl Preflight {
     }
 }
 
-/// Asks for something that each server of a kind has.
+/// Requests something that every server of a kind has.
 async fn known<T: for<'d> Deserialize<'d>>(
     client: &Client,
     verb: &str,
@@ -132,7 +132,7 @@ async fn known<T: for<'d> Deserialize<'d>>(
         .map_err(|_| foreign(&format!("it answers `/{verb}` with something else")))
 }
 
-/// The model among those that a server has.
+/// Checks that the server has the model.
 fn named(client: &Client, config: &RolloutsConfig, names: &[String]) -> Result<(), EngineError> {
     let Some(wanted) = config.model.as_ref().filter(|wanted| !names.contains(wanted)) else { return Ok(()) };
     let what = format!("the server at {} has no model `{wanted}`", client.to().url);
@@ -155,7 +155,7 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
         let what = format!("the server at {url} has a model of type `{other}`, and `model.use` is a `{own}`");
         return Err(told(what, "serve the model that `[model]` names"));
     }
-    // What it was started with: a load of weights changes the name that `v1/models` tells.
+    // The name at the server's start: loading weights changes the name in `v1/models`.
     named(client, config, &server.served_model_name.into_iter().collect::<Vec<_>>())?;
     let mut notes = Vec::new();
     if !server.enable_deterministic_inference {
@@ -178,7 +178,7 @@ async fn vllm(
     let names: Vec<String> = models.data.iter().map(|m| m.id.clone()).collect();
     named(client, config, &names)?;
     let model = models.data.iter().find(|m| config.model.as_ref().is_none_or(|name| *name == m.id));
-    // Nothing to generate from: refused in one way where it can, and in another where it is off.
+    // An empty prompt is rejected with 400 or 422 if the endpoint is on; otherwise the error differs.
     let empty = json!({ "token_ids": [], "sampling_params": {} }).to_string();
     match client.ask(vllm::GENERATE, Some(&empty)).await {
         Ok(_) | Err(Failure::Refused { status: 400 | 422, .. }) => {}

@@ -1,4 +1,4 @@
-//! A server that samples, whichever it is: a rollout is asked for, weights are loaded, and what comes is looked at.
+//! A sampling server of any kind: requests rollouts, loads weights and checks replies.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(crate) struct Sampler {
 
 /// Why there is no rollout.
 pub(crate) enum Missed {
-    /// It was sampled by these weights, and not by those that were handed over.
+    /// It was sampled with these weights, which are not the requested ones.
     Weights(String),
     /// Another failure.
     Failure(Failure),
@@ -33,7 +33,7 @@ impl From<Failure> for Missed {
 }
 
 impl Sampler {
-    /// A server that this client talks to.
+    /// Returns the server of this client.
     pub(crate) fn new(client: Client, config: &RolloutsConfig) -> Self {
         Self { client, kind: config.kind, model: config.model.clone() }
     }
@@ -45,7 +45,7 @@ impl Sampler {
         }
     }
 
-    /// Loads weights from a folder, as the server sees it, under a label.
+    /// Loads weights from a folder, given by the server's path, under a label.
     pub(crate) async fn load(&self, folder: &str, label: &str) -> Result<(), Failure> {
         let loaded = match self.kind {
             ServerKind::Sglang => sglang::load(&self.client, folder, label).await,
@@ -63,7 +63,7 @@ impl Sampler {
         })
     }
 
-    /// One rollout, by the weights of a label. A request that a server aborts is sent again.
+    /// Returns a rollout sampled with a label's weights. Repeats a request that the server aborts.
     pub(crate) async fn rollout(
         &self,
         request: SampleRequest<'_>,
@@ -104,7 +104,7 @@ impl Sampler {
         }
     }
 
-    /// Other weights than those that were handed over. Those of another run don't come by starting a server anew.
+    /// Handles weights other than those handed over. A restart can't bring another run's weights.
     fn other(&self, verb: &str, other: &str, label: &str) -> Missed {
         if !other.starts_with(OURS) {
             return Missed::Weights(self.client.clean(other));
@@ -117,7 +117,7 @@ impl Sampler {
         Missed::Failure(Failure::Stop(told(what, "a server samples for one run at a time")))
     }
 
-    /// The rollout, if it can be what was wanted.
+    /// Returns the rollout if it is valid for the request.
     fn looked_at(
         &self,
         told: RolloutReply,
@@ -158,13 +158,13 @@ impl Sampler {
                 "a rollout of prompt {number} that was cut after {came} tokens; {most} are the limit"
             ));
         }
-        // An end at the limit is an end.
+        // An end token at the limit counts as an end.
         sample.truncated = end.is_none();
         Ok(sample)
     }
 }
 
-/// A server that does not know a verb any more has refused it.
+/// Turns the loss of a verb into a refusal: the server does not have this verb.
 fn known(failure: Failure, verb: &str) -> Failure {
     match failure {
         Failure::Lost(detail) => Failure::Refused { verb: verb.to_owned(), status: 404, detail },

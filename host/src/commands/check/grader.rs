@@ -1,4 +1,4 @@
-//! A grader's report card: verdicts that can be used, purity alone and in batches, limits, cost.
+//! A grader's report card: valid verdicts, purity alone and in batches, limits, cost.
 
 mod costs;
 mod trial;
@@ -17,13 +17,13 @@ use super::time::Time;
 use crate::commands::policies;
 use crate::screen::Screen;
 
-/// The report card.
+/// A grader's report card.
 pub struct Card<'m> {
     rows: Rows,
     /// The outcome of `begin`.
     begins: Outcome,
     found: Findings,
-    /// Questions that there are.
+    /// Total number of questions.
     questions: usize,
     costs: Costs<'m>,
 }
@@ -48,7 +48,7 @@ impl<'m> Card<'m> {
             Ok(mut trial) => {
                 card.costs.once(grader, settings, time);
                 trial.questions(made, time, screen);
-                // A grader that uses up its limits would use them up in every call to come.
+                // A grader that reaches its limits would reach them in every further call.
                 if !trial.found.exhausted {
                     card.costs.again(grader, settings, time);
                 }
@@ -60,7 +60,7 @@ impl<'m> Card<'m> {
         card
     }
 
-    /// A row for each requirement.
+    /// Returns a row for each requirement.
     fn rows(&self, grader: &Grader) -> Rows {
         let Self { begins, found, questions, .. } = self;
         let mut rows = Rows::default();
@@ -97,12 +97,12 @@ impl<'m> Card<'m> {
         rows
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         self.rows.exit()
     }
 
-    /// The card for people.
+    /// Shows the card as text.
     pub fn show(&self, grader: &Grader, screen: &mut Screen<'_>) {
         policies::show_grader(grader, screen);
         screen.say("");
@@ -121,7 +121,7 @@ impl<'m> Card<'m> {
         self.rows.conclude(screen);
     }
 
-    /// How many answers got which verdict.
+    /// Shows how many answers got each verdict.
     fn show_verdicts(&self, screen: &mut Screen<'_>) {
         let [correct, wrong, open] = self.found.correct;
         let open = if open > 0 { format!(", {open} for the run to say") } else { String::new() };
@@ -133,7 +133,7 @@ impl<'m> Card<'m> {
         }
     }
 
-    /// The card for programs.
+    /// Returns the card as JSON.
     pub fn json(&self, grader: &Grader) -> serde_json::Value {
         let Self { rows, found, .. } = self;
         let [correct, wrong, undecided] = found.correct;
