@@ -42,31 +42,25 @@ fn the_page_of_commands_is_what_the_program_says_of_itself() {
     );
 }
 
-/// Returns a section of `docs/reference/config.md`, given the start of its heading.
-fn section(heading: &str) -> String {
+/// Returns the keys of a section of the page.
+fn documented(heading: &str) -> BTreeSet<String> {
     let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
     let start = format!("\n## `{heading}`");
     let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no section {heading}"));
-    rest.split("\n## ").next().unwrap().to_owned()
+    keys(rest.split("\n## ").next().unwrap())
 }
 
-/// Returns the rows of the tables of keys in a section: the keys, split where a row has several, and the next cell.
-fn rows(section: &str) -> Vec<(Vec<String>, String)> {
-    let (mut of_keys, mut rows) = (false, Vec::new());
+/// Returns the first column of a section's tables of keys, split where a row has several.
+fn keys(section: &str) -> BTreeSet<String> {
+    let (mut of_keys, mut keys) = (false, BTreeSet::new());
     for line in section.lines() {
         of_keys = line.starts_with("| Key") || (of_keys && line.starts_with('|'));
         let first = line.strip_prefix("| `").and_then(|row| row.split_once(" | "));
-        if let Some((first, rest)) = first.filter(|_| of_keys) {
-            let keys = first.split("`, `").map(|key| key.trim_matches('`').to_owned()).collect();
-            rows.push((keys, rest.split(" | ").next().unwrap_or_default().to_owned()));
+        if let Some((first, _)) = first.filter(|_| of_keys) {
+            keys.extend(first.split("`, `").map(|key| key.trim_matches('`').to_owned()));
         }
     }
-    rows
-}
-
-/// Returns the keys of a section of the page.
-fn documented(heading: &str) -> BTreeSet<String> {
-    rows(&section(heading)).into_iter().flat_map(|(keys, _)| keys).collect()
+    keys
 }
 
 /// What the program says that it takes in a section, told by a key that it can't know.
@@ -191,52 +185,144 @@ fn the_glossary_has_every_section_of_a_config() {
     }
 }
 
+/// A config with as little as a run needs.
+const SMALLEST: &str = r#"
+run = { seed = 1, steps = 1, groups = 2, rollouts = 4 }
+budget = { rollouts = 20 }
+policy = { use = "uniform" }
+model = { use = "tiny-sums" }
+sampling = { max_tokens = 8 }
+reward = { grader = "exact" }
+evaluation = { problems = 3 }
+checkpoint = {}
+
+[[tasks]]
+kind = "sums"
+style = "terse"
+count = 50
+held_out = 0.2
+levels = [{ digits = 2 }]
+"#;
+
+/// The page's defaults of a section, by key: those that are a number, a word in quotes, true or false.
+fn defaults(heading: &str) -> Vec<(String, toml::Value)> {
+    let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
+    let (_, rest) = page.split_once(&format!("\n## `{heading}`")).unwrap_or_else(|| panic!("no {heading}"));
+    let section = rest.split("\n## ").next().unwrap();
+    let mut all = Vec::new();
+    for row in section.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let mut cells = row.split(" | ");
+        let (Some(keys), Some(values)) = (cells.next(), cells.next()) else { continue };
+        let keys: Vec<&str> = keys.split("`, `").map(|key| key.trim_matches('`')).collect();
+        let split: Vec<&str> = values.split(", ").collect();
+        let values = if split.len() == keys.len() { split } else { vec![values; keys.len()] };
+        for (key, value) in keys.into_iter().zip(values) {
+            let plain = value.trim_matches('`').replace(',', "");
+            let read =
+                format!("x = {plain}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("x"));
+            all.extend(read.filter(|value| !value.is_table()).map(|value| (key.to_owned(), value)));
+        }
+    }
+    all
+}
+
 #[test]
-fn the_page_of_the_config_has_the_defaults_of_a_run() {
+fn defaults_on_the_page_are_those_of_a_run() {
     let scratch = Scratch::new();
-    let config = r#"
-        run = { seed = 1, steps = 1, groups = 2, rollouts = 4 }
-        budget = { rollouts = 100 }
-        policy = { use = "uniform" }
-        model = { use = "tiny-sums" }
-        sampling = { max_tokens = 8 }
-        reward = { grader = "exact" }
-        tasks = [{ kind = "sums", style = "terse", count = 100, held_out = 0.2, levels = [{ digits = 2 }] }]
-    "#;
-    scratch.write("run.toml", config);
+    scratch.write("run.toml", SMALLEST);
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
-    let resolved: toml::Table =
-        toml::from_str(&scratch.read("run/resolved.toml")).unwrap_or_else(|error| panic!("{error}\n{said}"));
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let resolved: toml::Table = scratch.read("run/resolved.toml").parse().unwrap();
+    let given: toml::Table = SMALLEST.parse().unwrap();
     let number = |value: &toml::Value| value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
-    let literal = |cell: &str| {
-        let text = format!("v = {}", cell.trim_matches('`'));
-        toml::from_str::<toml::Table>(&text).ok().and_then(|mut table| table.remove("v"))
-    };
-    let (mut compared, mut wrong) = (0, Vec::new());
-    let sections = ["run", "budget", "advantage", "model", "sampling", "update", "optimizer", "reward"];
-    for name in sections.into_iter().chain(["evaluation", "checkpoint"]) {
-        for (keys, cell) in rows(&section(&format!("[{name}]"))) {
-            let cells: Vec<&str> =
-                if keys.len() > 1 { cell.split(", ").collect() } else { vec![cell.as_str()] };
-            for (key, cell) in keys.iter().zip(cells) {
-                // The shipped model takes no answer of 256 tokens.
-                let is_set = name == "sampling" && key == "max_tokens";
-                let there = resolved.get(name).and_then(|table| table.get(key.as_str())).filter(|_| !is_set);
-                let (Some(there), Some(documented)) = (there, literal(cell)) else { continue };
-                let same = match (number(there), number(&documented)) {
-                    (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
-                    // A table of which the page has the first key alone.
-                    _ => *there == documented || there.is_table(),
-                };
-                compared += 1;
-                if !same {
-                    wrong.push(format!("[{name}] `{key}`: {documented} on the page, {there} in a run"));
-                }
+    let (mut held, mut wrong) = (0, Vec::new());
+    for section in [
+        "run",
+        "budget",
+        "policy",
+        "advantage",
+        "model",
+        "sampling",
+        "update",
+        "optimizer",
+        "reward",
+        "evaluation",
+        "checkpoint",
+    ] {
+        for (key, page) in defaults(&format!("[{section}]")) {
+            if given.get(section).and_then(|table| table.get(&key)).is_some() {
+                continue;
+            }
+            let Some(run) = resolved.get(section).and_then(|table| table.get(&key)) else { continue };
+            held += 1;
+            if *run != page && (number(run).is_none() || number(run) != number(&page)) {
+                wrong.push(format!("`{section}.{key}` is {run} in a run, and {page} on the page"));
             }
         }
     }
-    assert!(compared > 30, "{compared}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(held > 25, "{held}");
+}
+
+/// Names of the contract: its records, flags, variants, enums, their fields and cases, and its functions.
+fn names_of_the_contract(path: &str) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(root().join(path)).unwrap();
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    let mut names = BTreeSet::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
+        match words[..] {
+            ["record" | "variant" | "enum" | "flags", name, ..] => _ = names.insert(name.to_owned()),
+            ["package" | "interface" | "world" | "use" | "import" | "export" | "type" | "", ..] => {}
+            [name, ..] => _ = names.insert(name.to_owned()),
+            [] => {}
+        }
+    }
+    names
+}
+
+#[test]
+fn the_page_of_the_contract_names_all_of_it() {
+    let names = names_of_the_contract("wit/0.2/allocation.wit");
+    assert!(names.len() > 100, "{names:?}");
+    let page = std::fs::read_to_string(root().join("docs/reference/contract.md")).unwrap();
+    let (_, table) = page.split_once("\n## Every name\n").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let missing: Vec<&String> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "the table of docs/reference/contract.md lacks {missing:?}");
+    let known = |name: &&str| names.contains(*name) || ["types", "log", "facts", "allocator"].contains(name);
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let gone: Vec<&str> =
+        rows.flat_map(|row| row.split('`').skip(1).step_by(2)).filter(|n| !known(n)).collect();
+    assert!(gone.is_empty(), "the contract has no {gone:?}");
+}
+
+#[test]
+fn the_page_of_graders_has_every_grader() {
+    let scratch = Scratch::new();
+    scratch.write("run.toml", &SMALLEST.replace("\"exact\"", "\"no-such-grader\""));
+    let said = scratch.allot(&["train", "run.toml", "--dry-run"]);
+    let (_, list) = said.split_once("expected one of ").unwrap_or_else(|| panic!("{said}"));
+    let names: Vec<&str> = list.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let page = std::fs::read_to_string(root().join("docs/reference/rewards.md")).unwrap();
+    for name in names {
+        assert!(page.contains(&format!("\n| `{name}`")), "docs/reference/rewards.md has no row for `{name}`");
+    }
+}
+
+#[test]
+fn the_readme_counts_the_families_that_the_page_of_models_has() {
+    let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
+    let (_, models) = page.split_once("\nModel families, by the `model_type`").unwrap();
+    let rows =
+        models.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let names = |row: &str| row.split(" | ").next().map_or(0, |first| first.matches('`').count() / 2);
+    let families: usize = rows.map(names).sum();
+    let numbers = ["nine", "ten", "eleven", "twelve", "thirteen", "fourteen"];
+    let word = numbers.get(families - 9).unwrap_or_else(|| panic!("{families} families"));
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(readme.contains(&format!("[{word} families]")), "README does not say {word}");
 }
 
 #[test]
@@ -250,32 +336,9 @@ fn the_page_about_servers_has_every_key_of_their_sections() {
     for (heading, config) in sections {
         let start = format!("\n## {heading}\n");
         let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no section {heading}"));
-        let keys = rows(rest.split("\n## ").next().unwrap()).into_iter().flat_map(|(keys, _)| keys);
-        assert_eq!(
-            keys.collect::<BTreeSet<_>>(),
-            taken(&scratch, &["train", "--dry-run"], config),
-            "{heading}"
-        );
+        let documented = keys(rest.split("\n## ").next().unwrap());
+        assert_eq!(documented, taken(&scratch, &["train", "--dry-run"], config), "{heading}");
     }
-}
-
-/// Returns the first name in backticks of each row that begins with one.
-fn named(lines: &str) -> BTreeSet<String> {
-    let row = |line: &str| line.strip_prefix("| `")?.split('`').next().map(str::to_owned);
-    lines.lines().filter_map(row).collect()
-}
-
-#[test]
-fn the_page_of_rewards_has_every_grader() {
-    let scratch = Scratch::new();
-    scratch.write("asked.toml", "[reward]\ngrader = \"no_such_grader\"\n");
-    let said = scratch.allot(&["train", "--dry-run", "asked.toml"]);
-    let (_, list) = said.split_once("expected one of ").unwrap_or_else(|| panic!("{said}"));
-    let known: BTreeSet<String> =
-        list.lines().next().unwrap().split('`').skip(1).step_by(2).map(str::to_owned).collect();
-    let page = std::fs::read_to_string(root().join("docs/reference/rewards.md")).unwrap();
-    let (_, table) = page.split_once("\n| `grader` |").unwrap();
-    assert_eq!(named(table.split("\n\n").next().unwrap()), known);
 }
 
 #[test]
@@ -290,6 +353,9 @@ fn the_page_of_policies_has_each_that_ships_and_what_is_known_of_it() {
     };
     let shipped: BTreeSet<String> = said.lines().filter_map(policy).collect();
     assert!(shipped.len() > 10, "{said}");
+    // The first name in backticks of each row that begins with one.
+    let row = |line: &str| line.strip_prefix("| `")?.split('`').next().map(str::to_owned);
+    let named = |lines: &str| lines.lines().filter_map(row).collect::<BTreeSet<_>>();
     let page = std::fs::read_to_string(root().join("docs/reference/policies.md")).unwrap();
     let (policies, evidence) = page.split_once("\n## Evidence").unwrap();
     assert_eq!(named(policies), shipped);

@@ -128,7 +128,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     ");
     insta::assert_snapshot!(wrong("[optimizer]", "[optimiser]"), @"
-    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollouts`, `model`, `rollout`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
+    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollout_server`, `model`, `sampling`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
 
     hint: did you mean `optimizer`?
     exit code 2

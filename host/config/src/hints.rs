@@ -103,7 +103,9 @@ pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) 
         keys.iter().all(|key| !key.ends_with(unknown))
             && nearest(unknown, known.iter().map(String::as_str)).is_none()
     };
-    if fault.unknown.as_ref().is_none_or(nested)
+    // verl's `data` is one section, ours a list of them.
+    let of_verl = |fault: &Fault| fault.path.len() == 1 && fault.path[0] == "data";
+    if fault.unknown.as_ref().map_or_else(|| of_verl(fault), nested)
         && let Some(hint) = foreign(keys)
     {
         return Some(hint);
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(hint("[samplin]\ntemperature = 0.6\n", &[]), "did you mean `sampling`?");
         for (old, new) in [
             ("rollout.max_tokens=8", "sampling"),
-            ("rollout.temperature=0.6", "sampling.temperature"),
+            ("rollout.temperature=0.6", "sampling"),
             ("rollouts.url=\"x\"", "rollout_server"),
             ("policy.caps.fuel=1", "limits"),
             ("reward.judge.seconds=1", "process"),
