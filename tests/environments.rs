@@ -239,7 +239,7 @@ fn a_run_is_on_both_packages() {
     let record = scratch.read("run/record.jsonl");
     let (head, rest) = record.split_once('\n').unwrap();
     let head: Value = serde_json::from_str(head).unwrap();
-    let judge = &head["training"]["reward"]["judge"];
+    let judge = &head["training"]["reward"]["process"];
     assert_eq!(judge["name"], "reasoning-gym 0.1.25, verifiers 0.4.0");
     assert!(judge["version"].as_str().unwrap().starts_with("Python 3."), "{judge}");
     // Some are right, and the parts of a task set are there by name.

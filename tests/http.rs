@@ -427,9 +427,9 @@ fn a_run_that_a_server_judges_is_the_run_that_a_grader_judges() {
     assert_eq!(rest_here, rest_there);
     assert_eq!(here["training"]["problems"], there_["training"]["problems"]);
     let reward = &there_["training"]["reward"];
-    assert_eq!(reward["judge"]["command"].as_array().unwrap()[..3], ["http", "chat", MODEL]);
+    assert_eq!(reward["process"]["command"].as_array().unwrap()[..3], ["http", "chat", MODEL]);
     assert_eq!(
-        (&reward["judge"]["name"], &reward["judge"]["version"]),
+        (&reward["process"]["name"], &reward["process"]["version"]),
         (&MODEL.into(), &"root /models/judge".into())
     );
     assert!(

@@ -697,7 +697,7 @@ fn a_run_goes_on_under_its_own_judge_alone() {
     scratch.write("found", "");
 
     let head: Value = serde_json::from_str(scratch.read("run/record.jsonl").lines().next().unwrap()).unwrap();
-    let judge = &head["training"]["reward"]["judge"];
+    let judge = &head["training"]["reward"]["process"];
     assert_eq!((&judge["name"], &judge["version"]), (&"strict".into(), &"1".into()), "{judge}");
     assert_eq!(judge["command"][0], "python3");
     assert!(judge["command"][1].as_str().unwrap().starts_with("sha256:"), "{judge}");

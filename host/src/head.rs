@@ -142,7 +142,7 @@ fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
     let component = one.component.as_ref().map(ComponentConfig::identity);
     let mut judged = json!(RewardConfig { process: None, python, http, component, ..one.clone() });
     if let Some(met) = met {
-        judged["judge"] = json!(met.identity);
+        judged["process"] = json!(met.identity);
     }
     judged
 }

@@ -173,7 +173,7 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
     let reward = head.training.as_ref().map(|training| &training["reward"]).unwrap_or_default();
     let then = reward["graders"].as_array().map_or(std::slice::from_ref(reward), Vec::as_slice);
     let now = then.iter().zip(&prepared.judges).find_map(|(then, now)| {
-        let then = serde_json::from_value::<Identity>(then["judge"].clone()).ok()?;
+        let then = serde_json::from_value::<Identity>(then["process"].clone()).ok()?;
         let now = now.as_ref()?;
         now.identity.apart(&then, &now.words)
     });

@@ -1,11 +1,11 @@
-//! What the words on a page mean, for those who have not met them.
+//! Explanations of the terms on a page.
 
 use maud::{Markup, html};
 
 use crate::number;
 use crate::report::Report;
 
-/// How to read the page.
+/// Returns the section on how to read the page.
 pub fn reading(report: &Report) -> Markup {
     let percent = number::percent_tick(report.confidence);
     html! {

@@ -1,21 +1,21 @@
-//! What it cost: to each target on every axis, and where the rollouts went.
+//! Tables of costs: to each target on every axis, and the uses of rollouts.
 
 use super::outcome::{median, ratio, tested};
 use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
 use crate::report::{Report, Target};
 
-/// Why there is no mean cost.
+/// Reason why there is no mean cost.
 const PARTLY: &str = "Not all of its runs reached the target after their first step";
 
-/// Costs to each target on the main axis.
+/// Returns the costs to each target on the main axis.
 pub(super) fn targets(report: &Report) -> Table {
     on(report, "targets", format!("Cost to each target, in {}", report.axis.words()), |t| {
         t.axis == report.axis
     })
 }
 
-/// Costs to each target on all other axes.
+/// Returns the costs to each target on all other axes.
 pub(super) fn other_targets(report: &Report) -> Table {
     on(report, "targets-on-other-axes", "Cost to each target, on the other axes".to_owned(), |t| {
         t.axis != report.axis
@@ -72,7 +72,7 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
     }
 }
 
-/// Where the rollouts went, in counts and shares of what was sampled.
+/// Returns the uses of rollouts, in counts and shares of those sampled.
 pub(super) fn uses(report: &Report) -> Table {
     let mut columns = vec![
         Column::new("arm", "arm", Shape::Words),
@@ -128,7 +128,7 @@ pub(super) fn uses(report: &Report) -> Table {
     }
 }
 
-/// What a run computed on the mean.
+/// Returns the mean compute of a run.
 pub(super) fn spending(report: &Report) -> Table {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in report.uses.iter().flat_map(|u| &u.costs) {

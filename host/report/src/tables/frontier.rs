@@ -1,4 +1,4 @@
-//! Three axes together, in a table.
+//! Table of costs on three axes.
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::frontier::{Frontier, Row};
@@ -7,7 +7,7 @@ use crate::report::Report;
 
 const PARTLY: &str = "Not all of its runs reached the target";
 
-/// What each arm pays on three axes, and who is on the front.
+/// Returns the costs of each arm on three axes, and whether it is on the front.
 pub(super) fn frontier(report: &Report) -> Option<Table> {
     let frontier = Frontier::of(report)?;
     let mut columns =

@@ -1,4 +1,4 @@
-//! What holds of a comparison that grew after it was looked at.
+//! Table of results for a comparison that grew after earlier looks.
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::compare::level;
@@ -6,7 +6,7 @@ use crate::number;
 use crate::report::{Asked, Estimate, LookedAt, Report};
 use crate::statistics::Bound;
 
-/// A row for each arm and question; none of a comparison that never grew after a look.
+/// Returns a row for each arm and question; `None` if the comparison never grew after a look.
 pub(super) fn looks(report: &Report) -> Option<Table> {
     let looks = report.looks.as_ref()?;
     let count = looks.count;

@@ -1,4 +1,4 @@
-//! What can be wrong with a data set: one sentence that says what and where, and what to do.
+//! Errors of a data set: each message says what was found and where; the hint says what to do.
 
 use std::path::{Path, PathBuf};
 
@@ -11,26 +11,26 @@ use super::answer::AnswerFault;
 use super::wording::QuestionFault;
 use crate::place::Place;
 
-/// How many columns a hint lists.
+/// Maximum number of columns in a hint.
 const LISTED: usize = 20;
 
-/// Why a folder can't be read as a file.
+/// Reason why a folder cannot be read as a file.
 const FOLDER: &str = "it is a folder";
 
-/// What is wrong with a data set or its config.
+/// An error in a data set or its config.
 #[derive(Debug, Error)]
 pub enum DataError {
     // === The config ===
     /// An empty list of files.
     #[error("the data set has no files: `files` is empty")]
     NoFiles,
-    /// A share that can't be held out.
+    /// A held-out share that is not allowed.
     #[error("`held_out` is {0}; it is a share, from 0 to less than 1")]
     Share(f64),
     /// A template that does not parse.
     #[error("`template` is no template: {0}")]
     Template(String),
-    /// Nothing to read.
+    /// A limit of 0.
     #[error("`limit` is 0; it is at least 1")]
     NoLimit,
     /// `skip` went past the last row.
@@ -38,30 +38,30 @@ pub enum DataError {
     AllSkipped {
         /// Rows to skip.
         skip: usize,
-        /// Rows there are.
+        /// Rows in the data set.
         rows: usize,
     },
     /// No problem is short enough.
     #[error("every prompt of the data set is longer than {longest}")]
     AllTooLong {
-        /// The longest that would do.
+        /// The maximum length.
         longest: usize,
     },
 
-    /// A column that is the host's own.
+    /// A column name that the host reserves.
     #[error("`columns` has `length`, which is the prompts' lengths in tokens, whatever the files say")]
     OwnColumn,
 
     // === A file ===
-    /// It can't be read.
+    /// A file that cannot be read.
     #[error("could not read `{path}`: {reason}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// An ending that says nothing.
+    /// A file name whose ending is not that of a known format.
     #[error("`{0}` has no ending that tells its format")]
     UnknownFormat(PathBuf),
     /// A file of another kind, such as an archive.
@@ -69,7 +69,7 @@ pub enum DataError {
     Packed {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         with: &'static str,
     },
     /// A table that is compressed as a whole.
@@ -85,14 +85,14 @@ pub enum DataError {
     /// A pointer of Git LFS.
     #[error("`{0}` is a pointer of Git LFS, and not the data file itself")]
     Pointer(PathBuf),
-    /// A format that the file does not have.
+    /// A `format` that is not the file's format.
     #[error("`{path}` is {found}, and `format` says {given}", found = found.name(), given = given.name())]
     OtherFormat {
         /// The file.
         path: PathBuf,
-        /// What the config says.
+        /// The format in the config.
         given: Format,
-        /// What the file is.
+        /// The file's format.
         found: Format,
     },
     /// Not an Arrow file, or a damaged one.
@@ -100,17 +100,17 @@ pub enum DataError {
     NotArrow {
         /// The file.
         path: PathBuf,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
-    /// Two columns of one name.
+    /// Two columns with the same name.
     #[error("`{file}` has two columns `{column}`: columns {} and {}", at[0], at[1])]
     Twins {
         /// The file.
         file: String,
         /// Their name.
         column: String,
-        /// Which ones they are, from 1.
+        /// Their positions, from 1.
         at: [usize; 2],
     },
     /// Not a parquet file, or a damaged one.
@@ -118,7 +118,7 @@ pub enum DataError {
     NotParquet {
         /// The file.
         path: PathBuf,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
     /// A compression that is not built in.
@@ -131,48 +131,48 @@ pub enum DataError {
         /// The compression.
         codec: String,
     },
-    /// A type of parquet that is not read.
+    /// A type of column that cannot be read.
     #[error("`{path}`: column `{column}` holds {found}, which is not read here")]
     Unsupported {
         /// The file.
         path: PathBuf,
         /// The column.
         column: String,
-        /// What it holds.
+        /// Its type.
         found: String,
     },
-    /// JSON, but no array.
+    /// JSON that is not an array.
     #[error("`{path}` is JSON, but {found} and not an array of rows")]
     NotArray {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// Nothing in it.
+    /// A file without rows.
     #[error("`{0}` has no rows")]
     Empty(PathBuf),
-    /// No layout that is known, and none given.
+    /// A file without a known layout, and no columns named in the config.
     #[error("`{path}` has no columns known as {missing}")]
     NoLayout {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing fields.
         missing: &'static str,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// A file of a model's answers without a column of them, or of gold answers.
+    /// A file of answers without an answer column, or without a gold column.
     #[error("`{path}` has no column known as {missing}")]
     NoAnswers {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing fields.
         missing: &'static str,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// Several columns that may be the answer.
+    /// Several columns that could be the answer.
     #[error("`{path}` may have its answers in any of {}", listed(answers))]
     SeveralAnswers {
         /// The file.
@@ -180,7 +180,7 @@ pub enum DataError {
         /// The columns.
         answers: Vec<String>,
     },
-    /// All questions are null or blank.
+    /// A file in which all questions are null or blank.
     #[error("`{path}` has no row with a question, of {rows} read")]
     NothingAsked {
         /// The first file.
@@ -188,7 +188,7 @@ pub enum DataError {
         /// Rows read.
         rows: usize,
     },
-    /// All answers are null or blank.
+    /// A file in which all answers are null or blank.
     #[error("`{path}` has no row with an answer, of {rows} read")]
     NothingAnswered {
         /// The first file.
@@ -196,7 +196,7 @@ pub enum DataError {
         /// Rows read.
         rows: usize,
     },
-    /// Each row lacks one or the other.
+    /// A file in which each row lacks a question or an answer.
     #[error(
         "`{path}` has no row with both a question and an answer: of {rows} read, {unasked} without a question and \
          {unanswered} without an answer"
@@ -206,149 +206,149 @@ pub enum DataError {
         path: PathBuf,
         /// Rows read.
         rows: usize,
-        /// Those without a question.
+        /// Rows without a question.
         unasked: usize,
-        /// Those without an answer.
+        /// Rows without an answer.
         unanswered: usize,
     },
 
     // === A row ===
-    /// A row at which a file ends too early, or is damaged.
+    /// A row at which the file ends early or is damaged.
     #[error("{place} could not be read: {reason}")]
     Broken {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
     /// A row that is too long.
     #[error("{place} is longer than {most} MiB", most = super::opened::LONGEST_ROW >> 20)]
     LongRow {
-        /// Where.
+        /// Place of the row.
         place: Place,
     },
     /// A row of CSV with more or fewer fields than columns.
     #[error("{place} has {}; expected {expected}, as in the first row", count(*found as u64, "field"))]
     Fields {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// Fields it has.
+        /// Number of fields found.
         found: usize,
-        /// Columns there are.
+        /// Number of columns.
         expected: usize,
         /// The file's format.
         format: Format,
     },
-    /// A quote that no other one closes.
+    /// A quote that is not closed.
     #[error("{0} opens a quote that is not closed before the end of the file")]
     OpenQuote(Place),
-    /// A value that Python writes and JSON does not have.
+    /// A value that Python writes but JSON does not have.
     #[error("{place}: `{column}` is {found}")]
     NotInJson {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     #[error("{0} is not UTF-8 text")]
     NotUtf8(Place),
-    /// Text that is no JSON.
+    /// Text that is not JSON.
     #[error("{place} column {column} is not JSON: {reason}")]
     NotJson {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The character's column, from 1.
         column: usize,
-        /// The parser's words.
+        /// The parser's message.
         reason: String,
     },
-    /// JSON that is no row.
+    /// JSON that is not a row.
     #[error("{place} is {found}; a row is an object, with columns by name")]
     NotObject {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// A row that the parquet reader gave up at.
+    /// A row that the parquet reader cannot read.
     #[error("{place} could not be read: {reason}")]
     Unread {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
-    /// A row without a column that is needed.
+    /// A row without a needed column.
     #[error("{place} has no column `{column}`")]
     NoColumn {
-        /// Where.
+        /// Place of the row, or the file.
         place: String,
-        /// What the column was to be.
+        /// The config key of the column.
         key: &'static str,
-        /// Its name.
+        /// The column.
         column: String,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// A row of a model's answers that lacks one, or a gold answer.
+    /// A row of a model's answers without an answer or a gold answer.
     #[error("{place} lacks {key}: `{column}` is not there, or empty")]
     Lacks {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What is lacking.
+        /// The missing value.
         key: &'static str,
     },
-    /// A value that has to be text.
+    /// A value that must be text.
     #[error("{place}: `{column}` is {found}; expected text")]
     NotText {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// A row without a column that a policy asks for.
+    /// A row without a column that a policy uses.
     #[error("{place} has no column `{column}`, and the policy wants the column `{name}`")]
     NoFact {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What the policy calls it.
+        /// The policy's name for the column.
         name: String,
-        /// Its name.
+        /// The column.
         column: String,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// What no column of a policy can have.
+    /// A value that a policy's column cannot hold.
     #[error("{place}: `{column}`, which is the policy's column `{name}`, is {found}")]
     Fact {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What the policy calls it.
+        /// The policy's name for the column.
         name: String,
         /// The column.
         column: String,
-        /// What it has.
+        /// The value found.
         found: String,
     },
-    /// A question of no kind that can be asked.
+    /// A question that is neither text nor messages.
     #[error("{place}: `{column}` is neither text nor a list of messages with `role` and `content`")]
     Question {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
     },
-    /// A question with an image, or with another part that is not text.
+    /// A question with an image or another part that is not text.
     #[error("{place}: message {message} of `{column}` has a part of type `{of}`; expected text", of = shown::name(of))]
     Part {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
@@ -357,41 +357,41 @@ pub enum DataError {
         /// The part's type.
         of: String,
     },
-    /// Messages that were written as text.
+    /// Messages written as text.
     #[error("{place}: `{column}` is a list of messages that was written as text")]
     Written {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
     },
-    /// Several rows, each with an error of its own.
+    /// Errors of several rows.
     #[error("{} rows have errors:\n{}", .0.len(), .0.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n"))]
     Rows(Vec<DataError>),
-    /// A question that does not fit the wording.
+    /// A question that does not fit the template or the messages.
     #[error("{place}: {reason}")]
     Wording {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What does not fit.
+        /// The reason.
         reason: String,
     },
-    /// An answer that no grader could use.
+    /// An answer that a grader cannot use.
     #[error("{place}: `{column}` {reason}")]
     Answer {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
-        /// What to do.
+        /// The hint.
         hint: &'static str,
     },
 }
 
 impl DataError {
-    /// The errors of one row or several, of which there is one at least.
+    /// Combines the errors of one or more rows.
     pub(super) fn all(mut errors: Vec<Self>) -> Self {
         if errors.len() == 1 { errors.remove(0) } else { Self::Rows(errors) }
     }
@@ -406,7 +406,7 @@ impl DataError {
         Self::Unreadable { path: path.to_owned(), reason }
     }
 
-    /// A row at which a file could not be read on.
+    /// Returns the error for a row at which reading the file failed.
     pub(super) fn damaged(place: Place, error: &std::io::Error) -> Self {
         let reason = match error.kind() {
             std::io::ErrorKind::UnexpectedEof => "the file ends too early".to_owned(),
@@ -453,7 +453,7 @@ impl DataError {
         Self::Answer { place, column, reason, hint }
     }
 
-    /// What to do about it, if there is something to say.
+    /// Returns a hint, if there is one.
     pub fn hint(&self) -> Option<String> {
         let fixed = match self {
             Self::Rows(errors) => return errors.iter().find_map(Self::hint),

@@ -1,4 +1,4 @@
-//! `tojson` as Python's `json.dumps` writes it.
+//! `tojson`, as Python's `json.dumps`.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use super::invalid;
 use super::made::{self, DEPTH, entries};
 use super::shown::number;
 
-/// `json.dumps` with the parameters that transformers' filter has, in its order.
+/// `json.dumps` with the parameters of transformers' filter, in its order.
 pub(super) fn to_json(value: &Value, more: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let more = more.into_values();
     let (given, named): (&[Value], Kwargs) = from_args(&more)?;
@@ -29,13 +29,13 @@ pub(super) fn to_json(value: &Value, more: Rest<ValueOrKwargs>) -> Result<String
     json(value, &Style { indent, separators: separators.transpose()?, ascii, sorted })
 }
 
-/// How JSON is written.
+/// Options for writing JSON.
 struct Style {
-    /// A number of spaces, or a text, before each level.
+    /// Indent per level: a number of spaces, or a text.
     indent: Option<Value>,
-    /// Between items, and after a key.
+    /// Separators between items, and after a key.
     separators: Option<(String, String)>,
-    /// Whether other characters than ASCII's are escaped.
+    /// Whether characters beyond ASCII are escaped.
     ascii: bool,
     /// Whether an object's keys are sorted.
     sorted: bool,
@@ -68,7 +68,7 @@ struct Writer<'a> {
     between: &'a str,
     after: &'a str,
     style: &'a Style,
-    /// Why there is no JSON.
+    /// Reason why a value has no JSON.
     fault: Option<String>,
 }
 
