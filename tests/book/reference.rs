@@ -42,12 +42,16 @@ fn the_page_of_commands_is_what_the_program_says_of_itself() {
     );
 }
 
-/// The keys of a section of the page: the first column of its tables of keys, split where a row has several.
+/// Returns the keys of a section of the page.
 fn documented(heading: &str) -> BTreeSet<String> {
     let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
     let start = format!("\n## `{heading}`");
     let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no section {heading}"));
-    let section = rest.split("\n## ").next().unwrap();
+    keys(rest.split("\n## ").next().unwrap())
+}
+
+/// Returns the first column of a section's tables of keys, split where a row has several.
+fn keys(section: &str) -> BTreeSet<String> {
     let (mut of_keys, mut keys) = (false, BTreeSet::new());
     for line in section.lines() {
         of_keys = line.starts_with("| Key") || (of_keys && line.starts_with('|'));
@@ -319,4 +323,41 @@ fn the_readme_counts_the_families_that_the_page_of_models_has() {
     let word = numbers.get(families - 9).unwrap_or_else(|| panic!("{families} families"));
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     assert!(readme.contains(&format!("[{word} families]")), "README does not say {word}");
+}
+
+#[test]
+fn the_page_about_servers_has_every_key_of_their_sections() {
+    let scratch = Scratch::new();
+    let page = std::fs::read_to_string(root().join("docs/how-to/scaling.md")).unwrap();
+    let sections = [
+        ("A server that speaks the Tinker protocol", "[engine]\nuse = \"tinker\"\nno_such_key = 1\n"),
+        ("Rollouts on SGLang or vLLM", "[rollout_server]\nno_such_key = 1\n"),
+    ];
+    for (heading, config) in sections {
+        let start = format!("\n## {heading}\n");
+        let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no section {heading}"));
+        let documented = keys(rest.split("\n## ").next().unwrap());
+        assert_eq!(documented, taken(&scratch, &["train", "--dry-run"], config), "{heading}");
+    }
+}
+
+#[test]
+fn the_page_of_policies_has_each_that_ships_and_what_is_known_of_it() {
+    let said = Scratch::new().allot(&["policies"]);
+    // A policy's line has its name and its version; its settings are indented.
+    let policy = |line: &str| {
+        let (name, rest) = line.split_once(' ')?;
+        let version = rest.split(' ').next()?;
+        let is_version = version.contains('.') && version.chars().all(|c| c.is_ascii_digit() || c == '.');
+        (!name.is_empty() && is_version).then(|| name.to_owned())
+    };
+    let shipped: BTreeSet<String> = said.lines().filter_map(policy).collect();
+    assert!(shipped.len() > 10, "{said}");
+    // The first name in backticks of each row that begins with one.
+    let row = |line: &str| line.strip_prefix("| `")?.split('`').next().map(str::to_owned);
+    let named = |lines: &str| lines.lines().filter_map(row).collect::<BTreeSet<_>>();
+    let page = std::fs::read_to_string(root().join("docs/reference/policies.md")).unwrap();
+    let (policies, evidence) = page.split_once("\n## Evidence").unwrap();
+    assert_eq!(named(policies), shipped);
+    assert_eq!(named(evidence), shipped);
 }
