@@ -315,8 +315,11 @@ fn the_page_of_graders_has_every_grader() {
 fn the_readme_counts_the_families_that_the_page_of_models_has() {
     let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
     let (_, models) = page.split_once("\nModel families, by the `model_type`").unwrap();
-    let rows =
-        models.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|')).skip(2);
+    let rows = models
+        .lines()
+        .skip_while(|line| !line.starts_with('|'))
+        .take_while(|line| line.starts_with('|'))
+        .skip(2);
     let names = |row: &str| row.split(" | ").next().map_or(0, |first| first.matches('`').count() / 2);
     let families: usize = rows.map(names).sum();
     let numbers = ["nine", "ten", "eleven", "twelve", "thirteen", "fourteen"];
