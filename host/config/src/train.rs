@@ -117,7 +117,7 @@ pub struct ModelConfig {
     /// Answers sampled concurrently; on a server, concurrent requests.
     #[serde(default = "rows")]
     pub rows: usize,
-    /// Texts that end an answer, in addition to the model's own end tokens. Each must be one token.
+    /// Texts that end an answer, in addition to the model's own end tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
     /// The date that the chat template prints, if it does. By default the day on which the run starts.
