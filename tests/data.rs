@@ -425,7 +425,7 @@ fn what_is_wrong_with_a_data_set_is_told() {
         json!({"skip": 2}),
         "`skip` is 2, which leaves nothing of the data set (rows: 1)",
     );
-    check("limit.jsonl", one, json!({"limit": 0}), "`limit` is 0; it is at least 1");
+    check("limit.jsonl", one, json!({"limit": 0}), "`limit` is 0; expected at least 1");
     check(
         "share.jsonl",
         one,

@@ -122,7 +122,7 @@ regex = '^\d+$'
     let (rows, said) = graded(&scratch, config, r#"{"response":"12","gold":"12"}"#, &[]);
     assert!(rows.is_empty() && said.contains("does not say how long the answer is"), "{said}");
     let (_, said) = graded(&scratch, &config.replace("max_tokens = 10", ""), row, &[]);
-    assert!(said.contains("has `reward.overlong` and no `sampling.max_tokens`"), "{said}");
+    assert!(said.contains("has `reward.overlong` but no `sampling.max_tokens`"), "{said}");
 }
 
 #[test]

@@ -330,7 +330,7 @@ fn a_value_of_the_wrong_type_is_told_with_its_line() {
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("groups = 4", "groups = 0"), &["simulate", "run.toml"]), @"
-    error: `run.toml`: `run.groups` is 0; it is at least 1
+    error: `run.toml`: `run.groups` is 0; expected at least 1
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("groups = 4", "groups = "), &["simulate", "run.toml"]), @"
@@ -356,7 +356,7 @@ fn a_budget_that_limits_nothing_is_refused() {
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", "flops = -1.0"), &["simulate", "run.toml"]), @"
-    error: `run.toml`: `budget.flops` is -1; it is finite and more than 0
+    error: `run.toml`: `budget.flops` is -1; expected a finite number above 0
     exit code 2
     ");
 }
@@ -367,7 +367,7 @@ fn a_run_is_scored_by_one_measure() {
     insta::assert_snapshot!(with(&twice, &["simulate", "run.toml"]), @"
     error: `run.toml`: `evaluation.every` and `evaluation.every_rollouts` are both given
 
-    hint: set one of them
+    hint: set only one of them
     exit code 2
     ");
 }
@@ -457,7 +457,7 @@ fn limits_that_make_no_sense_are_told() {
         )
     };
     insta::assert_snapshot!(caps("seconds = 1e30"), @"
-    error: `run.toml`, [policy.limits]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
+    error: `run.toml`, [policy.limits]: `seconds` is 1000000000000000000000000000000; expected more than 0 and at most 86400
     exit code 2
     ");
     insta::assert_snapshot!(caps("fuel = 1000"), @"
