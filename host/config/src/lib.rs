@@ -192,8 +192,7 @@ pub fn read(path: &Path) -> Result<String> {
     });
     let bytes = bytes.map_err(|e| Error::file("read", path, &e))?;
     if bytes.len() as u64 > LARGEST {
-        let what =
-            format!("`{}` is too large for a config: it has more than {LARGEST} bytes", path.display());
+        let what = format!("`{}` is too long for a config: it has more than {LARGEST} bytes", path.display());
         return Err(Error::new(what).hint("name a TOML file: `allot configs quickstart` prints one"));
     }
     String::from_utf8(bytes).map_err(|e| {

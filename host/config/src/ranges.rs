@@ -151,9 +151,7 @@ fn flatten(
             }
             Value::Table(table) => flatten(name, place, &key, table, all)?,
             _ => {
-                return wrong(
-                    "is not a range; expected a list of values, or { from = …, to = … }".to_owned(),
-                );
+                return wrong("is not a range; expected a list or { from = …, to = … }".to_owned());
             }
         }
     }
@@ -230,7 +228,7 @@ pub fn drawn(
 pub fn product(name: &str, ranges: &[(String, Range)], most: u32) -> Result<Vec<Vec<Value>>> {
     if let Some((key, _)) = ranges.iter().find(|(_, range)| range.len().is_none()) {
         let error =
-            Error::new(format!("`{name}`: `{key}` has infinitely many values, and a grid tries all of them"));
+            Error::new(format!("`{name}`: `{key}` has infinitely many values, and a grid tries them all"));
         return Err(error.hint("list the values to try"));
     }
     let all = ranges.iter().try_fold(1_u64, |n, (_, range)| n.checked_mul(range.len()?));

@@ -498,11 +498,7 @@ impl TrainConfig {
             return Err(Error::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
         }
         let here = [
-            (
-                "lora",
-                self.model.lora.is_some(),
-                "set the rank of the server's adapters in `engine.lora_rank`",
-            ),
+            ("lora", self.model.lora.is_some(), "set the adapters' rank in `engine.lora_rank`"),
             ("device", self.model.device != DeviceName::Cpu, "leave it out"),
             ("dtype", self.model.dtype != Precision::F32, "leave it out"),
             ("threads", self.model.threads.is_some(), "leave it out"),
