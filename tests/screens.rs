@@ -426,7 +426,7 @@ fn settings_are_checked_by_name_type_and_sense() {
     insta::assert_snapshot!(set("learning_rate=1e-3"), @"
     error: policy `pods` has no setting `learning_rate`
 
-    hint: known are `generate`, `keep`, `rule`
+    hint: use one of `generate`, `keep`, `rule`
     hint: Use `-o SECTION.KEY=VALUE` to change a key of the config.
     exit code 2
     ");
