@@ -74,7 +74,7 @@ fn a_config_that_is_not_there_is_told_with_what_ships() {
     assert!(said.contains("there is no file `quikstart`, and no config ships under that name"), "{said}");
     assert!(said.contains("hint: did you mean `quickstart`?"), "{said}");
     let said = Scratch::new().allot(&["configs", "nothing-like-it"]);
-    assert!(said.contains("hint: `allot configs` lists those that ship"), "{said}");
+    assert!(said.contains("hint: run `allot configs` to list the shipped configs"), "{said}");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_missing_key_is_told() {
 #[test]
 fn a_budget_that_limits_nothing_is_refused() {
     insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", ""), &["simulate", "run.toml"]), @"
-    error: `run.toml`: [budget] limits nothing
+    error: `run.toml`: [budget] sets no limit
 
     hint: set `rollouts`, `tokens`, `flops` or `seconds`
     exit code 2

@@ -274,7 +274,7 @@ impl BudgetConfig {
         if limits.contains(&true) {
             return Ok(());
         }
-        let error = Error::new(format!("`{name}`: [budget] limits nothing"));
+        let error = Error::new(format!("`{name}`: [budget] sets no limit"));
         Err(error.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
     }
 

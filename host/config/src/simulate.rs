@@ -125,7 +125,7 @@ impl SimulateConfig {
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
         if config.budget.flops.is_some() {
             let error =
-                Error::new(format!("`{name}`: `budget.flops` limits nothing: a simulation has no model"));
+                Error::new(format!("`{name}`: `budget.flops` has no effect: a simulation has no model"));
             return Err(error.hint("set `rollouts` or `tokens`"));
         }
         config.evaluation.when(name)?;
