@@ -131,7 +131,7 @@ fn a_comparison_changes_in_nothing_but_its_size() {
     let nothing = said(&scratch, &["compare", "--resume", "out"]);
     assert!(nothing.contains("6 have finished"), "what was refused changed nothing: {nothing}");
     let half = said(&scratch, &["compare", "compare.toml", "--seeds", "2.5"]);
-    assert!(half.contains("it is how many, as in 20, or which, as in 3,5,8"), "{half}");
+    assert!(half.contains("expected a number of seeds, as in 20, or a list, as in 3,5,8"), "{half}");
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     ");
     insta::assert_snapshot!(
         said(&with(&SIMULATED.replace("targets = [0.6]", "targets = [60]")), &["compare", "compare.toml"]), @"
-    error: `compare.toml`: `compare.targets` has 60; an accuracy is more than 0 and at most 1
+    error: `compare.toml`: `compare.targets` has 60; expected accuracies above 0 and at most 1
     exit code 2
     ");
     insta::assert_snapshot!(

@@ -179,7 +179,7 @@ fn a_component_that_is_no_grader_is_told() {
     ");
     scratch.write("run.toml", config("[reward]\ngrader = \"component\"\n"));
     insta::assert_snapshot!(told(&scratch), @"
-    error: `run.toml` has grader `component` and no section [reward.component]
+    error: `run.toml` has grader `component` but no section [reward.component]
 
     hint: write, under [reward.component], use = \"./grader.wasm\"; `allot new NAME --kind grader` starts one
     exit code 2
@@ -217,7 +217,7 @@ fn settings_and_parts_are_checked_before_the_run() {
     exit code 2
     ");
     insta::assert_snapshot!(said("fuel = 0\n"), @"
-    error: `run.toml`: `reward.component.fuel` is 0; it is from 1 to 2^50
+    error: `run.toml`: `reward.component.fuel` is 0; expected 1 to 2^50
     exit code 2
     ");
     insta::assert_snapshot!(said("[reward.weights]\nformat = 1.0\n"), @"

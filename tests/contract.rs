@@ -492,7 +492,7 @@ fn a_request_says_how_it_is_sampled() {
     insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 19)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` of at most 19 tokens; the run takes 20 to 300 (step 0, round 0)");
     insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 4_000_000_000)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` of at most 4000000000 tokens; the run takes 20 to 300 (step 0, round 0)");
     insta::assert_snapshot!(said("", &[], "[requests]\ntemperature = [0.0, 1.0]\n"), @"error: `run.toml`: `requests.temperature` is [0, 1]");
-    insta::assert_snapshot!(said("", &[], "[requests]\nleast_tokens = 301\n"), @"error: `run.toml`: `requests.least_tokens` is 301; it is from 1 to 300");
+    insta::assert_snapshot!(said("", &[], "[requests]\nleast_tokens = 301\n"), @"error: `run.toml`: `requests.least_tokens` is 301; expected 1 to 300");
 }
 
 /// In its `describe`: rollouts stay after an update was made on them.

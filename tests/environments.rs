@@ -286,14 +286,14 @@ fn a_config_says_what_environments_make() {
     assert!(TrainConfig::parse(&whole, "run.toml").is_ok());
     let cases = [
         ("use = \"reasoning-gym\"", "use = \"gym\"", "unknown variant `gym`"),
-        ("tasks = [\"sums\"]", "tasks = []", "`data.environment.tasks`: it names at least one task"),
-        ("size = 30", "size = 0", "`data.environment.size`: it is at least 1"),
+        ("tasks = [\"sums\"]", "tasks = []", "`data.environment.tasks`: expected at least one task"),
+        ("size = 30", "size = 0", "`data.environment.size`: expected at least 1"),
         (
             "size = 30",
             "tag = \"a\"",
-            "`data.environment.tag`: a task set of verifiers reads answers by itself",
+            "`data.environment.tag`: task sets of verifiers parse answers themselves",
         ),
-        ("environment = {", "files = \"x.jsonl\"\nenvironment = {", "with `files` and with `environment`"),
+        ("environment = {", "files = \"x.jsonl\"\nenvironment = {", "with both `files` and `environment`"),
         (
             "environment = { use = \"verifiers\", tasks = [\"sums\"], size = 30 }",
             "",

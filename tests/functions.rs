@@ -223,8 +223,8 @@ fn what_is_wrong_with_functions_is_told_before_the_run() {
         said.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned()
     };
     let section = |more: &str| format!("grader = \"functions\"\n[reward.functions]\n{more}");
-    insta::assert_snapshot!(said("grader = \"functions\""), @"error: `run.toml` has grader `functions` and no section [reward.functions]");
-    insta::assert_snapshot!(said("grader = \"exact\"\n[reward.functions]\nfile = \"reward.py\""), @"error: `run.toml` has a section [reward.functions], and its grader is `exact`");
+    insta::assert_snapshot!(said("grader = \"functions\""), @"error: `run.toml` has grader `functions` but no section [reward.functions]");
+    insta::assert_snapshot!(said("grader = \"exact\"\n[reward.functions]\nfile = \"reward.py\""), @"error: `run.toml` has a section [reward.functions], but its grader is `exact`");
     insta::assert_snapshot!(said(&section("file = \"reward.py\"\nnames = []")), @"error: `run.toml`: `reward.functions.names` is empty");
     insta::assert_snapshot!(said(&section("file = \"reward.py\"\nnames = [\"a\", \"a\"]")), @r#"error: `run.toml`: `reward.functions.names` has "a""#);
     // Without `correct_from` nobody knows which answers are correct.

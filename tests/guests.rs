@@ -339,7 +339,7 @@ fn a_huge_file_is_not_read() {
     let file = std::fs::File::create(scratch.path().join("guest.wasm")).unwrap();
     file.set_len(5 << 30).unwrap();
     insta::assert_snapshot!(scratch.allot(&["check", "./guest.wasm"]), @"
-    error: could not load policy `./guest.wasm`: the file has 5368709120 bytes; a policy has 134217728 at most
+    error: could not load policy `./guest.wasm`: the file has 5368709120 bytes; expected at most 134217728
     exit code 2
     ");
 }

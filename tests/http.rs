@@ -372,19 +372,19 @@ fn a_config_says_how_a_server_judges() {
         format!("{key} is {value}; {rule}")
     };
     let cases = [
-        ("chat", json!({ "url": "localhost:8000" }), "url is localhost:8000; it is an address like"),
-        ("chat", json!({ "model": null }), "model is missing; it is the server's name for the model"),
-        ("custom", json!({ "model": "x" }), "model is x; `custom` has none"),
-        ("chat", json!({ "prompt": "{{ question" }), "prompt is broken; the template can't be read"),
-        ("chat", json!({ "prompt": "{{ truth }}" }), "prompt is broken; the prompt can't be made"),
-        ("score", json!({ "prompt": "x" }), "prompt is given; `score` has no prompt"),
+        ("chat", json!({ "url": "localhost:8000" }), "url is localhost:8000; expected an address like"),
+        ("chat", json!({ "model": null }), "model is missing; expected the server's name for the model"),
+        ("custom", json!({ "model": "x" }), "model is x; `custom` does not use it"),
+        ("chat", json!({ "prompt": "{{ question" }), "prompt is broken; could not parse the template"),
+        ("chat", json!({ "prompt": "{{ truth }}" }), "prompt is broken; could not render the prompt"),
+        ("score", json!({ "prompt": "x" }), "prompt is given; `score` does not take a prompt"),
         ("embeddings", json!({}), "prompt is missing; `embeddings` needs one"),
-        ("chat", json!({ "verdict": "([0-9]" }), "verdict is broken; it is a regular expression"),
-        ("chat", json!({ "verdict": "yes|no" }), "verdict is broken; it has a group"),
-        ("classify", json!({ "verdict": "(x)" }), "verdict is given; `classify` gives no text"),
-        ("chat", json!({ "max_tokens": 0 }), "max_tokens is 0; it is at least 1"),
-        ("chat", json!({ "connections": 0 }), "connections is 0; it is from 1 to 1024"),
-        ("chat", json!({ "request_seconds": 0 }), "request_seconds is 0; it is more than 0"),
+        ("chat", json!({ "verdict": "([0-9]" }), "verdict is broken; expected a regular expression"),
+        ("chat", json!({ "verdict": "yes|no" }), "verdict is broken; expected a group"),
+        ("classify", json!({ "verdict": "(x)" }), "verdict is given; `classify` does not return text"),
+        ("chat", json!({ "max_tokens": 0 }), "max_tokens is 0; expected at least 1"),
+        ("chat", json!({ "connections": 0 }), "connections is 0; expected 1 to 1024"),
+        ("chat", json!({ "request_seconds": 0 }), "request_seconds is 0; expected more than 0"),
     ];
     for (api, more, expected) in cases {
         let wrong = wrong(api, more);

@@ -265,10 +265,10 @@ fn what_goes_wrong_is_told_and_never_with_the_token() {
     assert_eq!(wrong(&hub, "tiny/nothing"), format!("{place} has no `tiny/nothing`"));
     assert_eq!(wrong(&hub, "tiny/llama@v9"), format!("{place} has no `tiny/llama@v9`"));
     assert_eq!(wrong(&hub, "tiny/broken"), format!("{place} can't serve `tiny/broken` now (503)"));
-    assert!(wrong(&hub, "tiny/noise").contains("does not answer as a hub"));
+    assert!(wrong(&hub, "tiny/noise").contains("sent an unexpected response"));
     assert_eq!(wrong(&hub, "tiny/gguf"), "`tiny/gguf` has no `config.json`");
     for bad in ["tiny", "/etc/passwd", "../up", "a/b/c", "tiny/", "tiny/x@", "tiny/x@../..", "tiny/x y", ""] {
-        assert_eq!(wrong(&hub, bad), format!("`{bad}` is no name on the hub"));
+        assert_eq!(wrong(&hub, bad), format!("`{bad}` is not a valid name on the hub"));
     }
     assert_eq!(wrong(&hub, "tiny/llama@refs/pr/1"), format!("{place} has no `tiny/llama@refs/pr/1`"));
 

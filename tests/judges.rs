@@ -412,32 +412,32 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
     for (bad, what, hint) in [
         (
             "grader = \"command\"".to_owned(),
-            "`run.toml` has grader `command` and no command",
+            "`run.toml` has grader `command` but no command",
             r#"write one under [reward.process], like command = ["python3", "judge.py"]"#,
         ),
         (
             "grader = \"command\"\n[reward.process]\nprocesses = 1".to_owned(),
-            "`run.toml` has grader `command` and no command",
+            "`run.toml` has grader `command` but no command",
             r#"write one under [reward.process], like command = ["python3", "judge.py"]"#,
         ),
         (
             "grader = \"exact\"\n[reward.process]\nprocesses = 1".to_owned(),
-            "`run.toml` has a section [reward.process], and grader `exact` has no processes",
-            "leave the section out, or take grader `command`, `functions` or `math-verify`",
+            "`run.toml` has a section [reward.process], but grader `exact` does not start any",
+            "leave the section out, or use grader `command`, `functions` or `math-verify`",
         ),
         (
             "grader = \"command\"\n[reward.process]\ncommand = []".to_owned(),
             "`run.toml`: `reward.process.command` is empty",
-            "it is a program and its arguments, each a text of its own",
+            "set it to a list of a program and its arguments",
         ),
         (
             with_command("processes = 0"),
-            "`run.toml`: `reward.process.processes` is 0; it is from 1 to 1024",
+            "`run.toml`: `reward.process.processes` is 0; expected 1 to 1024",
             "",
         ),
         (
             with_command("seconds = 0"),
-            "`run.toml`: `reward.process.seconds` is 0; it is more than 0 and at most a day, 86400",
+            "`run.toml`: `reward.process.seconds` is 0; expected more than 0 and at most 86400",
             "",
         ),
         (

@@ -157,7 +157,7 @@ fn what_is_wrong_with_several_graders_is_told_before_the_run() {
     let two = format!("{exact}{exact}");
     let pattern = "[[reward.graders]]\nname = \"f\"\ngrader = \"pattern\"\n";
     for (reward, what, hint) in [
-        ("[reward]\nright = 2.0", "`run.toml`: [reward] names no grader", "name one by `grader`"),
+        ("[reward]\nright = 2.0", "`run.toml`: [reward] names no grader", "set `grader`"),
         (
             &format!("[reward]\nright = 2.0\n{exact}"),
             "and settings of one under [reward]",
@@ -165,45 +165,45 @@ fn what_is_wrong_with_several_graders_is_told_before_the_run() {
         ),
         (
             "[reward]\ngrader = \"exact\"\nweight = 2.0",
-            "has `reward.weight`, which is for one of several",
+            "has `reward.weight`, which is only for one of several",
             "leave it out",
         ),
-        (&two, "`run.toml` has two graders that are called `exact`", "a `name` of its own"),
+        (&two, "`run.toml` has two graders named `exact`", "a different `name`"),
         (&format!("{exact}name = \"a.b\""), "`reward.graders.name` is \"a.b\"", "letters, digits"),
         (
             &format!("{exact}sources = [\"sums\"]"),
-            "judges the problems of source `ones/1`",
-            "to the `sources` of one",
+            "grades the problems of source `ones/1`",
+            "to the `sources` of a grader",
         ),
         (
             &format!("{exact}sources = [\"sums\", \"ones\", \"twos\"]"),
-            "grader `exact` judges source `twos`, and no problem comes from there",
-            "the sources are `ones/1`, `sums/1`",
+            "grader `exact` has source `twos`, but no problem comes from it",
+            "use one of the sources `ones/1`, `sums/1`",
         ),
         (
             &format!("{exact}decides = false"),
             "no grader says whether answers to problems of source `",
-            "take `decides",
+            "remove `decides",
         ),
         (
             &format!("{exact}weight = nan"),
-            "`run.toml` (grader `exact`): `reward.graders.weight` is NaN; it is finite",
+            "`run.toml` (grader `exact`): `reward.graders.weight` is NaN; expected a finite number",
             "",
         ),
         (
             pattern,
-            "`run.toml` (grader `f`) has grader `pattern` and no section [reward.graders.pattern]",
+            "`run.toml` (grader `f`) has grader `pattern` but no section [reward.graders.pattern]",
             "regex =",
         ),
         (
             &format!("{pattern}[reward.graders.pattern]\nregex = '('"),
-            "`reward.graders.pattern.regex` is no regular expression: unclosed group",
-            "crate `regex`",
+            "`reward.graders.pattern.regex` is not a regular expression: unclosed group",
+            "`regex` crate",
         ),
         (
             &format!("{exact}[reward.graders.python]\nfuel = 1"),
-            "has a section [reward.graders.python], and its grader is `exact`",
-            "take grader `python`",
+            "has a section [reward.graders.python], but its grader is `exact`",
+            "use grader `python`",
         ),
     ] {
         let said = said(reward);

@@ -501,7 +501,7 @@ fn only_one_component_is_a_policy() {
         assert_eq!(wrong(&manifest(&json!([odd]))), "names its component by something else than a sha256");
     }
     let large = wrong(&manifest(&json!([layer("application/wasm", 1 << 40)])));
-    assert!(large.contains("has 1099511627776 bytes; a policy has "), "{large}");
+    assert!(large.contains("has 1099511627776 bytes; expected at most "), "{large}");
     assert!(!server.paths().iter().any(|path| path.contains("/blobs/")), "refused before it is fetched");
 
     // The media type of older tools, and what else may lie beside a component.

@@ -284,7 +284,10 @@ fn a_server_samples_each_request_as_it_says() {
     assert!(said.contains("tells `raw_logprobs`"), "{said}");
     scratch.write("run.toml", there(&server).replace("temperature = 1.0", "top_k = 9") + requests);
     let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
-    assert!(said.contains("`requests.temperature` has 0.5; vLLM tells log-probabilities before"), "{said}");
+    assert!(
+        said.contains("`requests.temperature` has 0.5; vLLM reports log-probabilities from before"),
+        "{said}"
+    );
 }
 
 #[test]

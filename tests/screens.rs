@@ -74,7 +74,7 @@ fn a_config_that_is_not_there_is_told_with_what_ships() {
     assert!(said.contains("there is no file `quikstart`, and no config ships under that name"), "{said}");
     assert!(said.contains("hint: did you mean `quickstart`?"), "{said}");
     let said = Scratch::new().allot(&["configs", "nothing-like-it"]);
-    assert!(said.contains("hint: `allot configs` lists those that ship"), "{said}");
+    assert!(said.contains("hint: run `allot configs` to list the shipped configs"), "{said}");
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_value_of_the_wrong_type_is_told_with_its_line() {
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("groups = 4", "groups = 0"), &["simulate", "run.toml"]), @"
-    error: `run.toml`: `run.groups` is 0; it is at least 1
+    error: `run.toml`: `run.groups` is 0; expected at least 1
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("groups = 4", "groups = "), &["simulate", "run.toml"]), @"
@@ -350,13 +350,13 @@ fn a_missing_key_is_told() {
 #[test]
 fn a_budget_that_limits_nothing_is_refused() {
     insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", ""), &["simulate", "run.toml"]), @"
-    error: `run.toml`: [budget] limits nothing
+    error: `run.toml`: [budget] sets no limit
 
     hint: set `rollouts`, `tokens`, `flops` or `seconds`
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", "flops = -1.0"), &["simulate", "run.toml"]), @"
-    error: `run.toml`: `budget.flops` is -1; it is finite and more than 0
+    error: `run.toml`: `budget.flops` is -1; expected a finite number above 0
     exit code 2
     ");
 }
@@ -367,7 +367,7 @@ fn a_run_is_scored_by_one_measure() {
     insta::assert_snapshot!(with(&twice, &["simulate", "run.toml"]), @"
     error: `run.toml`: `evaluation.every` and `evaluation.every_rollouts` are both given
 
-    hint: set one of them
+    hint: set only one of them
     exit code 2
     ");
 }
@@ -426,7 +426,7 @@ fn settings_are_checked_by_name_type_and_sense() {
     insta::assert_snapshot!(set("learning_rate=1e-3"), @"
     error: policy `pods` has no setting `learning_rate`
 
-    hint: known are `generate`, `keep`, `rule`
+    hint: use one of `generate`, `keep`, `rule`
     hint: Use `-o SECTION.KEY=VALUE` to change a key of the config.
     exit code 2
     ");
@@ -457,7 +457,7 @@ fn limits_that_make_no_sense_are_told() {
         )
     };
     insta::assert_snapshot!(caps("seconds = 1e30"), @"
-    error: `run.toml`, [policy.limits]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
+    error: `run.toml`, [policy.limits]: `seconds` is 1000000000000000000000000000000; expected more than 0 and at most 86400
     exit code 2
     ");
     insta::assert_snapshot!(caps("fuel = 1000"), @"

@@ -249,9 +249,9 @@ fn seeds_that_are_in_both_are_refused() {
     let scratch = with(&simulated(&TUNE.replace("trials = 9", "trials = 9\nseeds = [9, 5]")));
     let text = scratch.allot(&["compare", "compare.toml", "--dry-run"]);
     insta::assert_snapshot!(text, @"
-    error: `compare.toml`: seed 5 is one of the comparison and one of its tuning; a winner would be measured where it was chosen
+    error: `compare.toml`: seed 5 is used by both the comparison and its tuning; a winner would be evaluated on the seed that selected it
 
-    hint: leave `compare.tune.seeds` out, or give it other seeds than `compare.seeds`
+    hint: leave `compare.tune.seeds` out, or set it to seeds outside `compare.seeds`
     exit code 2
     ");
 }
@@ -344,7 +344,7 @@ fn scores_grow_apart_by_a_rule_that_is_the_same_for_every_arm() {
     assert!(report["resolution"].as_f64().unwrap() < 0.3, "{}", report["resolution"]);
     let wrong = with(&config.replace("every_rollouts = 20", "every = 5"));
     let text = wrong.allot(&["compare", "compare.toml", "--dry-run"]);
-    assert!(text.contains("`evaluation.growth` is of `evaluation.every_rollouts`"), "{text}");
+    assert!(text.contains("`evaluation.growth` needs `evaluation.every_rollouts`"), "{text}");
 }
 
 #[test]

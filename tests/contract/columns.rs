@@ -280,34 +280,34 @@ fn what_is_wrong_with_a_column_is_told_before_the_model_is_loaded() {
     };
     let numbers = |i: u32| i.to_string();
     insta::assert_snapshot!(told(&FILE.replace("columns = { level = \"info.level\" }", ""), &sums(numbers)), @r#"
-    error: `sums.jsonl` line 1 has no column `level`, and the policy wants the column `level`
+    error: `sums.jsonl` line 1 has no column `level`, but the policy wants the column `level`
 
-    hint: its columns are `question`, `answer`, `info`; say which to take with `columns = { level = "…" }`
+    hint: its columns are `question`, `answer`, `info`; choose one with `columns = { level = "…" }`
     exit code 2
     "#);
     insta::assert_snapshot!(told(&FILE.replace("info.level", "info.grade"), &sums(numbers)), @r#"
-    error: `sums.jsonl` line 1 has no column `info.grade`, and the policy wants the column `level`
+    error: `sums.jsonl` line 1 has no column `info.grade`, but the policy wants the column `level`
 
-    hint: its columns are `question`, `answer`, `info`; say which to take with `columns = { level = "…" }`
+    hint: its columns are `question`, `answer`, `info`; choose one with `columns = { level = "…" }`
     exit code 2
     "#);
     let odd = |odd: &'static str| move |i: u32| if i == 8 { odd.to_owned() } else { i.to_string() };
     insta::assert_snapshot!(told(FILE, &sums(odd("null"))), @r"
     error: `sums.jsonl` line 9: `info.level`, which is the policy's column `level`, is null
 
-    hint: each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them out
+    hint: give each problem a finite number, a word, or a list of as many numbers, or leave these rows out
     exit code 2
     ");
     insta::assert_snapshot!(told(FILE, &sums(odd("1e300"))), @r"
     error: `sums.jsonl` line 9: `info.level`, which is the policy's column `level`, is a number that is not finite
 
-    hint: each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them out
+    hint: give each problem a finite number, a word, or a list of as many numbers, or leave these rows out
     exit code 2
     ");
     insta::assert_snapshot!(told(FILE, &sums(odd("{\"x\":1}"))), @r"
     error: `sums.jsonl` line 9: `info.level`, which is the policy's column `level`, is neither a number, nor a word, nor a list of numbers
 
-    hint: each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them out
+    hint: give each problem a finite number, a word, or a list of as many numbers, or leave these rows out
     exit code 2
     ");
     insta::assert_snapshot!(told(FILE, &sums(odd("\"hard\""))), @r"
@@ -326,7 +326,7 @@ fn what_is_wrong_with_a_column_is_told_before_the_model_is_loaded() {
     insta::assert_snapshot!(told(&lengths, &sums(numbers)), @r"
     error: `columns` has `length`, which is the prompts' lengths in tokens, whatever the files say
 
-    hint: policies get it without a column of the files; call the other one by another name
+    hint: give that column another name: policies get `length` without a column of the files
     exit code 2
     ");
     let tasks = FILE.split("[[data]]").next().unwrap().to_owned()
@@ -334,9 +334,9 @@ fn what_is_wrong_with_a_column_is_told_before_the_model_is_loaded() {
     let said = told(&tasks, "");
     assert!(said.ends_with("exit code 0"), "{said}");
     insta::assert_snapshot!(told(&(tasks + "columns = { level = \"hardness\" }\n"), ""), @r"
-    error: task `sums` has no `hardness`, and the policy wants the column `level`
+    error: task `sums` has no `hardness`, but the policy wants the column `level`
 
-    hint: its problems have `level`, `task` and `source`; `columns` of the task says which to take for a column
+    hint: set the task's `columns` to take the column from `level`, `task` or `source`
     exit code 2
     ");
 }

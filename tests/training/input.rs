@@ -99,7 +99,7 @@ fn without_a_cache_the_shipped_model_lies_in_a_folder_of_the_user_s_alone() {
     fs::set_permissions(scratch.path().join("elsewhere"), fs::Permissions::from_mode(0o700)).unwrap();
     symlink(scratch.path().join("elsewhere"), &folder).unwrap();
     for (good, said) in [open, dry()] {
-        assert!(!good && said.contains("is no folder of this user's alone"), "{said}");
+        assert!(!good && said.contains("is not private to this user"), "{said}");
         assert!(said.contains("`ALLOT_CACHE`"), "{said}");
     }
 }
@@ -149,7 +149,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     error: no model is called `tiny-sum`
 
     hint: did you mean `tiny-sums`?
-    hint: a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`
+    hint: give your own model by its path, as in `./mine`, or one on the hub as in `hub:org/name`
     exit code 2
     ");
     let values = [

@@ -232,7 +232,7 @@ impl Columns {
                     format!("`{file}`, as {} writes it, could have its reward in any of {all}", layout.name);
                 let plus = left.iter().map(|name| name.as_str()).collect::<Vec<_>>().join("+");
                 return Err(Error::new(what).hint(format!(
-                    "say which with --column reward=NAME, or add them up with --column reward={plus}"
+                    "choose one with --column reward=NAME, or add them up with --column reward={plus}"
                 )));
             };
             self.of.insert(Field::Reward, vec![one.clone()]);
@@ -246,8 +246,8 @@ impl Columns {
             ),
         ] {
             if !fields.iter().any(|field| self.has(*field)) {
-                let error = Error::new(format!("`{file}` has no column that is known as {what}"));
-                return Err(error.hint(format!("{}; say --column {option}", columns_are(there))));
+                let error = Error::new(format!("`{file}` has no column recognized as {what}"));
+                return Err(error.hint(format!("{}; name one with --column {option}", columns_are(there))));
             }
         }
         Ok(self)
@@ -317,12 +317,12 @@ mod tests {
         };
         assert_eq!(
             told("prompt completion advantage right short step", &[]),
-            "`x.jsonl`, as TRL writes it, could have its reward in any of `right`, `short` | say which with --column \
+            "`x.jsonl`, as TRL writes it, could have its reward in any of `right`, `short` | choose one with --column \
              reward=NAME, or add them up with --column reward=right+short"
         );
         assert_eq!(
             told("a b", &[]),
-            "`x.jsonl` has no column that is known as a prompt | its columns are `a`, `b`; say --column prompt=NAME"
+            "`x.jsonl` has no column recognized as a prompt | its columns are `a`, `b`; name one with --column prompt=NAME"
         );
         assert_eq!(
             told("id b", &[(Field::Reward, "c")]),

@@ -102,8 +102,8 @@ pub fn read(files: &[PathBuf], asked: &Asked) -> Result<(Vec<Row>, Told)> {
     if rows.is_empty() {
         let of = files.first().map(|file| shown::path(file)).unwrap_or_default();
         let error = Error::new(match files.len() {
-            1 => format!("`{of}` has no rollout for a bank"),
-            n => format!("none of {n} files has a rollout for a bank, from `{of}` on"),
+            1 => format!("`{of}` has no usable rollouts"),
+            n => format!("none of {n} files, `{of}` first, has usable rollouts"),
         });
         return Err(match told.left.iter().max_by_key(|(_, rows)| **rows) {
             Some((left, rows)) => {
@@ -201,9 +201,8 @@ impl Reading<'_> {
         }
         let wrong = |field: Field, value: &Value, rule: &str| {
             let found: String = value.to_string().chars().take(60).collect();
-            let what = format!("{place}: `{}` is {}; it is {rule}", field.name(), shown::word(&found, 80));
-            Error::new(what)
-                .hint(format!("it was read in column `{}`", shown::name(&columns.of(field).join("+"))))
+            let what = format!("{place}: `{}` is {}; expected {rule}", field.name(), shown::word(&found, 80));
+            Error::new(what).hint(format!("check column `{}`", shown::name(&columns.of(field).join("+"))))
         };
         let counted = |field: Field| match first(field) {
             None => Ok(None),
@@ -222,11 +221,9 @@ impl Reading<'_> {
             return Ok(Err(Left::Filter));
         }
         let Some(key) = first(Field::Prompt).and_then(name) else {
-            let what = format!("{place}: `prompt` is empty; it is the prompt's name or its text");
-            return Err(Error::new(what).hint(format!(
-                "it was read in column `{}`",
-                shown::name(&columns.of(Field::Prompt).join("+"))
-            )));
+            let what = format!("{place}: `prompt` is empty; expected the prompt's name or its text");
+            return Err(Error::new(what)
+                .hint(format!("check column `{}`", shown::name(&columns.of(Field::Prompt).join("+")))));
         };
         let mut sum = None;
         for column in columns.of(Field::Reward) {
@@ -279,7 +276,7 @@ fn text(value: &Value) -> Option<String> {
 fn told(error: DataError) -> Error {
     let hint = match error {
         // The data set's own hint names a config key, which does not apply here.
-        DataError::UnknownFormat(_) => Some("name files that end in .parquet, .jsonl, .json, .csv, .tsv or .arrow, or in .gz or .zst after it".to_owned()),
+        DataError::UnknownFormat(_) => Some("use files whose names end in .parquet, .jsonl, .json, .csv, .tsv or .arrow, or in .gz or .zst after it".to_owned()),
         _ => error.hint(),
     };
     Error::new(error.to_string()).hints(hint)

@@ -15,7 +15,7 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str> + C
     }
     match nearest(name, known.clone()) {
         Some(near) => format!("did you mean `{}`?", shown::name(near)),
-        None => format!("known are {}", listed(known)),
+        None => format!("use one of {}", listed(known)),
     }
 }
 

@@ -36,7 +36,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 fn words(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    said.map_or_else(|| "it panicked without a word".to_owned(), |said| shown::line(said, shown::LINE))
+    said.map_or_else(|| "it panicked without a message".to_owned(), |said| shown::line(said, shown::LINE))
 }
 
 #[cfg(test)]

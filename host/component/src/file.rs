@@ -12,7 +12,7 @@ pub const LARGEST: u64 = 128 << 20;
 
 /// More bytes than anyone means to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the file has {0} bytes; a policy has {LARGEST} at most")]
+#[error("the file has {0} bytes; expected at most {LARGEST}")]
 pub struct TooLarge(pub u64);
 
 impl TooLarge {
@@ -32,7 +32,7 @@ pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
     let refused =
         |why: String| Error::new(format!("could not load {} `{}`: {why}", kind.noun(), path.display()));
     if !about.is_file() {
-        return Err(refused("it is no file".to_owned()));
+        return Err(refused("it is not a file".to_owned()));
     }
     TooLarge::check(about.len()).map_err(|error| refused(error.to_string()))?;
     std::fs::read(path).map_err(|e| Error::file("read", path, &e))

@@ -79,19 +79,21 @@ impl Seeds {
     pub(crate) fn check(&self, name: &str, key: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` {what}")));
         match self {
-            Self::Count(0) => return wrong("is 0; it is at least 1".to_owned()),
-            Self::Count(n) if *n > MOST_SEEDS => return wrong(format!("is {n}; it is at most {MOST_SEEDS}")),
+            Self::Count(0) => return wrong("is 0; expected at least 1".to_owned()),
+            Self::Count(n) if *n > MOST_SEEDS => {
+                return wrong(format!("is {n}; expected at most {MOST_SEEDS}"));
+            }
             Self::Count(_) => {}
             Self::List(list) if list.is_empty() => {
-                return wrong("is empty; it has at least one seed".to_owned());
+                return wrong("is empty; expected at least one seed".to_owned());
             }
             Self::List(list) if list.len() > MOST_SEEDS as usize => {
-                return wrong(format!("has {} seeds; it has at most {MOST_SEEDS}", list.len()));
+                return wrong(format!("has {} seeds; expected at most {MOST_SEEDS}", list.len()));
             }
             Self::List(list) => {
                 let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
                 if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
-                    return wrong(format!("has {seed}; a seed is less than 2^63 here"));
+                    return wrong(format!("has {seed}; expected seeds below 2^63"));
                 }
                 if let Some((_, seed)) = twice {
                     return wrong(format!("has {seed} twice"));
@@ -107,7 +109,7 @@ impl std::str::FromStr for Seeds {
 
     /// Parses `20`, a number of seeds, or `3,5,8`, a list.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let wrong = |_| "it is how many, as in 20, or which, as in 3,5,8".to_owned();
+        let wrong = |_| "expected a number of seeds, as in 20, or a list, as in 3,5,8".to_owned();
         if !text.contains(',') {
             return text.trim().parse().map(Self::Count).map_err(wrong);
         }

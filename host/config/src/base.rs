@@ -49,14 +49,14 @@ fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -
         let told = |tree: &Tree, what: String| tree.told(&Fault::new(what, Some(place)));
         let next = origin.base(&base).map_err(|e| {
             told(tree, format!("the base `{base}` cannot be used: {}", e.what))
-                .hint("name a file by its path from this one, or a config that ships")
+                .hint("give a path relative to this file, or the name of a shipped config")
         })?;
         if within.contains(&next.whole()) {
             return Err(told(tree, format!("`{base}` is a base of itself")));
         }
         if tree.files_read() == MOST {
             let what = format!("`{base}` would be file {} of this config; {MOST} are allowed", MOST + 1);
-            return Err(told(tree, what).hint("name each base once, and let it be the base of fewer files"));
+            return Err(told(tree, what).hint("name each base once, in fewer files"));
         }
         layers.push(over_its_bases(tree, &next, within)?);
     }
@@ -81,7 +81,7 @@ fn bases_of(node: &mut Node) -> std::result::Result<Vec<(String, Location)>, Fau
     let text = |Node { value, place }| match value {
         Value::Text(base) => Ok((base, place)),
         _ => Err(Fault::new(
-            "`base` must be the path or the name of another config, or a list of such",
+            "`base` must be the path or the name of another config, or a list of these",
             Some(place),
         )),
     };

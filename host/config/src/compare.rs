@@ -72,17 +72,17 @@ impl CompareConfig {
         self.seeds.check(name, "compare.seeds")?;
         if let Some(target) = self.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
             return wrong(format!(
-                "`compare.targets` has {target}; an accuracy is more than 0 and at most 1"
+                "`compare.targets` has {target}; expected accuracies above 0 and at most 1"
             ));
         }
         for arm in &self.policies {
             let own = |section: &str, key: &str| arm.with.get(section).is_some_and(|s| s.get(key).is_some());
             let name = arm.name.as_deref().unwrap_or(&arm.source);
             let taken = [
-                (arm.with.contains_key("policy"), "`policy`: say it in `use` and `settings`"),
-                (arm.with.contains_key("compare"), "`compare`: there is one comparison"),
-                (own("run", "seed"), "`run.seed`: all policies have the same seeds"),
-                (own("run", "name"), "`run.name`: say it in `name`"),
+                (arm.with.contains_key("policy"), "`policy`: set `use` and `settings` instead"),
+                (arm.with.contains_key("compare"), "`compare`: comparisons can't be nested"),
+                (own("run", "seed"), "`run.seed`: all policies use the same seeds"),
+                (own("run", "name"), "`run.name`: set `name` instead"),
             ];
             let name_of = arm
                 .name
@@ -90,7 +90,7 @@ impl CompareConfig {
                 .filter(|n| n.trim().is_empty() || n.len() > LONGEST_NAME || n.chars().any(shown::steers));
             if let Some(bad) = name_of {
                 return wrong(format!(
-                    "{bad:?} is no name: it has from 1 to {LONGEST_NAME} bytes, in one line"
+                    "{bad:?} is not a valid name; expected 1 to {LONGEST_NAME} bytes in one line"
                 ));
             }
             if let Some((_, what)) = taken.iter().find(|(is, _)| *is) {
@@ -98,14 +98,11 @@ impl CompareConfig {
             }
         }
         if !(self.margin >= 0.0 && self.margin < 1.0) {
-            return wrong(format!(
-                "`compare.margin` is {}; it is from 0 to 1, as accuracies are",
-                self.margin
-            ));
+            return wrong(format!("`compare.margin` is {}; expected at least 0 and below 1", self.margin));
         }
         if let Some(arm) = self.policies.iter().find(|arm| self.tune.is_none() && !arm.ranges.is_empty()) {
             let name = arm.name.as_deref().unwrap_or(&arm.source);
-            return wrong(format!("`{name}` has `ranges`, and there is no section [compare.tune]"));
+            return wrong(format!("`{name}` has `ranges`, but there is no section [compare.tune]"));
         }
         self.tune.as_ref().map_or(Ok(()), |tune| tune.check(name, &self.targets))
     }
@@ -144,7 +141,7 @@ impl CompareConfig {
                 let what = if a == b {
                     format!("`{name}`: two policies of the comparison are called `{a}`")
                 } else {
-                    format!("`{name}`: no two folders can be called after `{a}` and `{b}`")
+                    format!("`{name}`: `{a}` and `{b}` would need the same folder")
                 };
                 return Err(Error::new(what).hint("give one of them a `name`"));
             }

@@ -34,7 +34,7 @@ impl GradeConfig {
         let penalized = config.reward.overlong.is_some()
             || config.reward.graders.iter().any(|one| one.overlong.is_some());
         if penalized && config.sampling.max_tokens.is_none() {
-            let what = format!("`{}` has `reward.overlong` and no `sampling.max_tokens`", tree.name());
+            let what = format!("`{}` has `reward.overlong` but no `sampling.max_tokens`", tree.name());
             return Err(
                 Error::new(what).hint("Set `max_tokens` under [sampling]: the penalty depends on it.")
             );

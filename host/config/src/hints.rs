@@ -186,13 +186,13 @@ fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
         && asked_for.command == TRAIN.command
         && sections.contains(&"run");
     let command = of_keys.map(|kind| kind.command).or_else(|| bare.then_some(SIMULATE.command))?;
-    Some(format!("it is a config for another command: {command} {name}"))
+    Some(format!("run the command that this config is for: {command} {name}"))
 }
 
 /// The smallest config that is whole.
 fn whole(sections: &[&str]) -> String {
     let kind = if SIMULATE.own.iter().any(|own| sections.contains(own)) { &SIMULATE } else { &TRAIN };
-    format!("a whole config for {}, to begin with:\n\n{}", kind.command, kind.whole().trim_end())
+    format!("start from this complete config for {}:\n\n{}", kind.command, kind.whole().trim_end())
 }
 
 impl ConfigKind {

@@ -158,17 +158,17 @@ pub fn every(
     ];
     let given: Vec<_> = given.into_iter().flatten().collect();
     if let Some((key, ..)) = given.iter().find(|(.., zero)| *zero) {
-        return Err(Error::new(format!("`{name}`: `evaluation.{key}` is 0; it is at least 1")));
+        return Err(Error::new(format!("`{name}`: `evaluation.{key}` is 0; expected at least 1")));
     }
     if let Some(growth) = growth {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `evaluation.growth` {what}")));
         if !(0.001..=1.0).contains(&growth) {
-            return wrong(format!("is {growth}; it is from 0.001 to 1"));
+            return wrong(format!("is {growth}; expected 0.001 to 1"));
         }
         let thousandths = (growth * 1000.0).round() as u32;
         return match given[..] {
             [(_, Every::Rollouts(least), _)] => Ok(Every::Growing { least, thousandths }),
-            _ => wrong("is of `evaluation.every_rollouts`, and that is not given, or not alone".to_owned()),
+            _ => wrong("needs `evaluation.every_rollouts`, and no other interval".to_owned()),
         };
     }
     match given[..] {
@@ -176,7 +176,7 @@ pub fn every(
         [(_, every, _)] => Ok(every),
         [(one, ..), (other, ..), ..] => {
             let what = format!("`{name}`: `evaluation.{one}` and `evaluation.{other}` are both given");
-            Err(Error::new(what).hint("set one of them"))
+            Err(Error::new(what).hint("set only one of them"))
         }
     }
 }
@@ -192,7 +192,7 @@ pub fn read(path: &Path) -> Result<String> {
     });
     let bytes = bytes.map_err(|e| Error::file("read", path, &e))?;
     if bytes.len() as u64 > LARGEST {
-        let what = format!("`{}` is longer than a config: it has more than {LARGEST} bytes", path.display());
+        let what = format!("`{}` is too long for a config: it has more than {LARGEST} bytes", path.display());
         return Err(Error::new(what).hint("name a TOML file: `allot configs quickstart` prints one"));
     }
     String::from_utf8(bytes).map_err(|e| {
@@ -217,10 +217,10 @@ type Bounded<'a> = (&'a str, u64, u64);
 pub fn bounded(name: &str, numbers: &[Bounded<'_>]) -> Result<()> {
     for (key, value, most) in numbers {
         if *value == 0 {
-            return Err(Error::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
+            return Err(Error::new(format!("`{name}`: `{key}` is 0; expected at least 1")));
         }
         if value > most {
-            return Err(Error::new(format!("`{name}`: `{key}` is {value}; it is at most {most}")));
+            return Err(Error::new(format!("`{name}`: `{key}` is {value}; expected at most {most}")));
         }
     }
     Ok(())
@@ -256,7 +256,7 @@ fn check(
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
         let epsilon = advantage.epsilon;
         return Err(Error::new(format!(
-            "`{name}`: `advantage.epsilon` is {epsilon}; it is finite and not negative"
+            "`{name}`: `advantage.epsilon` is {epsilon}; expected a finite number, 0 or more"
         )));
     }
     Ok(())
@@ -266,7 +266,7 @@ impl BudgetConfig {
     fn check(&self, name: &str) -> Result<()> {
         for (key, value) in [("flops", self.flops), ("seconds", self.seconds)] {
             if let Some(value) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
-                let what = format!("`{name}`: `budget.{key}` is {value}; it is finite and more than 0");
+                let what = format!("`{name}`: `budget.{key}` is {value}; expected a finite number above 0");
                 return Err(Error::new(what));
             }
         }
@@ -274,7 +274,7 @@ impl BudgetConfig {
         if limits.contains(&true) {
             return Ok(());
         }
-        let error = Error::new(format!("`{name}`: [budget] limits nothing"));
+        let error = Error::new(format!("`{name}`: [budget] sets no limit"));
         Err(error.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
     }
 
@@ -330,8 +330,8 @@ impl RunConfig {
     fn check_lag(&self, name: &str) -> Result<()> {
         let (lag, oldest) = (self.lag, self.max_age);
         if lag > MOST_LAG {
-            let error = Error::new(format!("`{name}`: `run.lag` is {lag}; it is from 0 to {MOST_LAG}"));
-            return Err(error.hint("1 is enough for sampling and learning at the same time"));
+            let error = Error::new(format!("`{name}`: `run.lag` is {lag}; expected 0 to {MOST_LAG}"));
+            return Err(error.hint("set it to 1 to sample and train at the same time"));
         }
         if lag > oldest {
             let what = format!(
@@ -391,9 +391,9 @@ impl CapsConfig {
     /// Checks them; `place` is their section.
     pub fn check(&self, place: &str) -> Result<()> {
         match self.seconds.filter(|s| !(*s > 0.0 && *s <= 86_400.0)) {
-            Some(s) => Err(Error::new(format!(
-                "{place}: `seconds` is {s}; it is more than 0 and at most a day, 86400"
-            ))),
+            Some(s) => {
+                Err(Error::new(format!("{place}: `seconds` is {s}; expected more than 0 and at most 86400")))
+            }
             None => Ok(()),
         }
     }

@@ -113,11 +113,11 @@ pub fn ranges(name: &str, place: &str, section: &Table) -> Result<Vec<(String, R
 
 /// What a comparison says itself, and what all arms have in common.
 const TAKEN: [(&str, &str); 5] = [
-    ("run.seed", "tuning has seeds of its own: `compare.tune.seeds`"),
-    ("run.name", "arms have names of their own"),
-    ("policy.use", "another policy is another arm: `[[compare.policies]]`"),
+    ("run.seed", "tuning has its own seeds, `compare.tune.seeds`"),
+    ("run.name", "each arm has its own name"),
+    ("policy.use", "each policy is an arm in `[[compare.policies]]`"),
     ("budget", "all trials have the same budget"),
-    ("evaluation", "all trials are measured alike"),
+    ("evaluation", "all trials are evaluated in the same way"),
 ];
 
 fn flatten(
@@ -132,7 +132,7 @@ fn flatten(
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` in `{place}` {what}")));
         let under = |taken: &str| key == taken || key.starts_with(&format!("{taken}."));
         if let Some((_, why)) = TAKEN.iter().find(|(taken, _)| under(taken)) {
-            return wrong(format!("is not tuned: {why}"));
+            return wrong(format!("can't be tuned: {why}"));
         }
         match value {
             Value::Array(values) if values.is_empty() => return wrong("has no value to try".to_owned()),
@@ -150,7 +150,9 @@ fn flatten(
                 }
             }
             Value::Table(table) => flatten(name, place, &key, table, all)?,
-            _ => return wrong("is no range: it is a list of values, or { from = …, to = … }".to_owned()),
+            _ => {
+                return wrong("is not a range; expected a list or { from = …, to = … }".to_owned());
+            }
         }
     }
     Ok(())
@@ -158,13 +160,13 @@ fn flatten(
 
 fn span(table: &Table) -> std::result::Result<Range, String> {
     if let Some(key) = table.keys().find(|key| !["from", "to", "log"].contains(&key.as_str())) {
-        return Err(format!("has the key `{key}`; a range has `from`, `to` and `log`"));
+        return Err(format!("has the key `{key}`; expected `from`, `to` and `log`"));
     }
     let end = |key: &str| {
         table
             .get(key)
             .and_then(|v| number(v).filter(|x| x.is_finite()))
-            .ok_or(format!("has no number as `{key}`"))
+            .ok_or(format!("has no number for `{key}`"))
     };
     let (from, to) = (end("from")?, end("to")?);
     let whole = ["from", "to"].iter().all(|key| table.get(*key).is_some_and(Value::is_integer));
@@ -174,10 +176,10 @@ fn span(table: &Table) -> std::result::Result<Range, String> {
         Some(_) => return Err("has a `log` that is neither true nor false".to_owned()),
     };
     if from >= to {
-        return Err(format!("goes from {from} to {to}; it begins with the least"));
+        return Err(format!("goes from {from} to {to}; expected the smaller number first"));
     }
     if log && from <= 0.0 {
-        return Err(format!("begins at {from}; a logarithmic range begins above 0"));
+        return Err(format!("begins at {from}; a logarithmic range must begin above 0"));
     }
     Ok(Range::Span { from, to, log, whole })
 }
@@ -226,14 +228,14 @@ pub fn drawn(
 pub fn product(name: &str, ranges: &[(String, Range)], most: u32) -> Result<Vec<Vec<Value>>> {
     if let Some((key, _)) = ranges.iter().find(|(_, range)| range.len().is_none()) {
         let error =
-            Error::new(format!("`{name}`: `{key}` has no end of values, and a grid tries all of them"));
-        return Err(error.hint("list the values that are tried"));
+            Error::new(format!("`{name}`: `{key}` has infinitely many values, and a grid tries them all"));
+        return Err(error.hint("list the values to try"));
     }
     let all = ranges.iter().try_fold(1_u64, |n, (_, range)| n.checked_mul(range.len()?));
     if all.is_none_or(|all| all >= u64::from(most)) {
-        let error = Error::new(format!("`{name}`: its grid has more than {most} settings of an arm"));
+        let error = Error::new(format!("`{name}`: its grid has more than {most} settings for an arm"));
         return Err(
-            error.hint("list fewer values, or leave --grid out, which tries `compare.tune.trials` of them")
+            error.hint("list fewer values, or leave --grid out to try only `compare.tune.trials` of them")
         );
     }
     Ok(combinations(ranges).unwrap_or_default())
@@ -278,14 +280,14 @@ mod tests {
     #[test]
     fn what_is_no_range_is_told() {
         for (text, words) in [
-            ("a = 3", "`a` in `here` is no range"),
+            ("a = 3", "`a` in `here` is not a range"),
             ("a = []", "has no value to try"),
             ("a = [1, 1.0]", "has 1.0 twice"),
             ("a = { from = 2, to = 1 }", "goes from 2 to 1"),
-            ("a = { from = 0, to = 1, log = true }", "a logarithmic range begins above 0"),
+            ("a = { from = 0, to = 1, log = true }", "a logarithmic range must begin above 0"),
             ("a = { from = 0, to = 1, step = 1 }", "has the key `step`"),
-            ("a = { from = 0 }", "has no number as `to`"),
-            ("run.seed = [1, 2]", "tuning has seeds of its own"),
+            ("a = { from = 0 }", "has no number for `to`"),
+            ("run.seed = [1, 2]", "tuning has its own seeds"),
             ("budget.rollouts = [1, 2]", "all trials have the same budget"),
         ] {
             let error = of(text).expect_err(text);

@@ -35,14 +35,14 @@ impl RequestsConfig {
         if !(low > 0.0 && high.is_finite() && (low..=high).contains(&own)) {
             let what = format!("`{name}`: `requests.temperature` is [{low}, {high}]");
             let hint = format!(
-                "it is the lowest, more than 0, and the highest; the run's own, {own}, lies between them"
+                "set it to the lowest temperature, above 0, and the highest, with the run's own {own} between them"
             );
             return Err(Error::new(what).hint(hint));
         }
         if !(1..=most.max_tokens).contains(&least.max_tokens) {
             let (least, most) = (least.max_tokens, most.max_tokens);
-            let what = format!("`{name}`: `requests.least_tokens` is {least}; it is from 1 to {most}");
-            return Err(Error::new(what).hint(format!("the longest answer of all is that of `{limit}`")));
+            let what = format!("`{name}`: `requests.least_tokens` is {least}; expected 1 to {most}");
+            return Err(Error::new(what).hint(format!("set it to at most `{limit}`")));
         }
         Ok(())
     }

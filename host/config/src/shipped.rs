@@ -46,7 +46,7 @@ impl Shipped {
             let what = format!("there is no file `{name}`, and no config ships under that name");
             match nearest(name, known) {
                 Some(near) => Error::new(what).hint(format!("did you mean `{near}`?")),
-                None => Error::new(what).hint("`allot configs` lists those that ship"),
+                None => Error::new(what).hint("run `allot configs` to list the shipped configs"),
             }
         })
     }

@@ -125,7 +125,7 @@ impl SimulateConfig {
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
         if config.budget.flops.is_some() {
             let error =
-                Error::new(format!("`{name}`: `budget.flops` limits nothing: a simulation has no model"));
+                Error::new(format!("`{name}`: `budget.flops` has no effect: a simulation has no model"));
             return Err(error.hint("set `rollouts` or `tokens`"));
         }
         config.evaluation.when(name)?;
@@ -140,7 +140,8 @@ impl SimulateConfig {
     /// Refuses settings that a bank does not support.
     pub fn check_bank(&self, name: &str) -> Result<()> {
         if self.bank.is_some() && self.requests.is_some() {
-            let what = format!("`{name}` has [bank] and [requests]; a bank's rollouts are sampled already");
+            let what =
+                format!("`{name}` has [bank] and [requests], but a bank's rollouts are already sampled");
             return Err(Error::new(what).hint("leave [requests] out"));
         }
         Ok(())

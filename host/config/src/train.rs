@@ -222,12 +222,12 @@ impl EvaluationConfig {
             let name = &setting.name;
             if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
                 let rule =
-                    "it is 1 to 64 letters, digits, `-`, `_` and `.`, for it is in the names of metrics";
+                    "expected 1 to 64 letters, digits, `-`, `_` and `.`, because metric names contain it";
                 return Some((format!("`evaluation.also.name` is `{}`", shown::name(name)), rule.to_owned()));
             }
             if self.also[..i].iter().any(|other| other.name == *name) {
                 let what = format!("two of `evaluation.also` are called `{name}`");
-                return Some((what, "each has a name of its own".to_owned()));
+                return Some((what, "expected a different name for each".to_owned()));
             }
         }
         None
@@ -294,8 +294,8 @@ fn rows() -> usize {
 /// Refuses a data set that has neither files nor an environment, or both.
 fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
     if data.files.all().iter().any(|file| file.as_os_str().is_empty()) {
-        let error = Error::new(format!("`{name}` has a data set of a file without a name"));
-        return Err(error.hint("`files` is a path, or a list of them"));
+        let error = Error::new(format!("`{name}` has a data set with an empty file name"));
+        return Err(error.hint("set `files` to a path or a list of paths"));
     }
     match (&data.environment, data.files.is_none()) {
         (None, false) => Ok(()),
@@ -308,8 +308,8 @@ fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
             Err(error.hint("write files = \"…\", or [data.environment] with `use` and `tasks`"))
         }
         (Some(_), false) => {
-            let what = format!("`{name}` has a data set with `files` and with `environment`");
-            Err(Error::new(what).hint("leave one of them out, or make two data sets of it"))
+            let what = format!("`{name}` has a data set with both `files` and `environment`");
+            Err(Error::new(what).hint("leave one of them out, or write two data sets"))
         }
     }
 }
@@ -398,7 +398,7 @@ impl TrainConfig {
             return wrong(format!("update.loss.{key}"), value, rule);
         }
         if !(self.update.correction.is_finite() && self.update.correction > 0.0) {
-            return wrong("update.correction".to_owned(), self.update.correction, "it is more than 0");
+            return wrong("update.correction".to_owned(), self.update.correction, "expected more than 0");
         }
         if let Some((what, rule)) = self.evaluation.wrong() {
             return Err(Error::new(format!("`{name}`: {what}; {rule}")));
@@ -415,13 +415,13 @@ impl TrainConfig {
             let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
             let (t, p): (f64, f64) = (plain(s.temperature), plain(s.top_p));
             if !(t.is_finite() && t >= 0.0) {
-                return wrong(format!("{section}.temperature"), t, "it is 0 or more");
+                return wrong(format!("{section}.temperature"), t, "expected 0 or more");
             }
             if !(p > 0.0 && p <= 1.0) {
-                return wrong(format!("{section}.top_p"), p, "it is more than 0 and at most 1");
+                return wrong(format!("{section}.top_p"), p, "expected more than 0 and at most 1");
             }
             if s.max_tokens > self.sampling.max_tokens {
-                let rule = "it is at most `sampling.max_tokens`";
+                let rule = "expected at most `sampling.max_tokens`";
                 return wrong(format!("{section}.max_tokens"), f64::from(s.max_tokens), rule);
             }
         }
@@ -433,7 +433,7 @@ impl TrainConfig {
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
-            return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "it is more than 0");
+            return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "expected more than 0");
         }
         Ok(())
     }
@@ -449,26 +449,26 @@ impl TrainConfig {
         let Sampling { temperature, top_k, top_p, .. } = self.sampling;
         if self.rollout_server.is_some() || !self.engine.is_native() {
             return refused(
-                "a server does not tell from which tokens it drew",
-                "leave it out, or sample here",
+                "a server does not report which tokens it sampled from",
+                "leave it out, or sample on this machine",
             );
         }
         if self.model.device != DeviceName::Cpu {
             return refused(
-                "kernels do not tell from which tokens they drew",
+                "GPU kernels do not report which tokens they sampled from",
                 "leave it out, or use the CPU",
             );
         }
         if top_k == 0 && top_p >= 1.0 || temperature == 0.0 {
             let what = format!(
-                "rollouts are drawn from all tokens: `sampling.top_k` is {top_k}, `sampling.top_p` {top_p} and \
+                "rollouts are sampled from all tokens: `sampling.top_k` is {top_k}, `sampling.top_p` {top_p} and \
                  `sampling.temperature` {temperature}"
             );
             return refused(&what, "leave it out");
         }
         if top_k == 0 || top_k > MOST_KEPT {
             let what =
-                format!("`sampling.top_k` is {top_k}, and each token would keep so many as `top_p` leaves");
+                format!("`sampling.top_k` is {top_k}, so each token would keep as many as `top_p` leaves");
             return refused(&what, &format!("set `sampling.top_k` from 1 to {MOST_KEPT}"));
         }
         Ok(())
@@ -478,7 +478,7 @@ impl TrainConfig {
     fn check_requests(&self, name: &str, requests: RequestsConfig) -> Result<()> {
         requests.check(name, self.sampling.settings(), "sampling.max_tokens")?;
         if !self.engine.is_native() {
-            let what = format!("`{name}`: `[requests]` is for updates on this machine, and a server trains");
+            let what = format!("`{name}`: `[requests]` needs updates on this machine, but a server trains");
             return Err(Error::new(what).hint("leave it out: all requests are sampled as `[sampling]` says"));
         }
         for own in self.requestable().into_iter().flat_map(|range| [range.least, range.most]) {
@@ -498,13 +498,13 @@ impl TrainConfig {
             return Err(Error::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
         }
         let here = [
-            ("lora", self.model.lora.is_some(), "the rank of the server's adapters is `engine.lora_rank`"),
+            ("lora", self.model.lora.is_some(), "set the adapters' rank in `engine.lora_rank`"),
             ("device", self.model.device != DeviceName::Cpu, "leave it out"),
             ("dtype", self.model.dtype != Precision::F32, "leave it out"),
             ("threads", self.model.threads.is_some(), "leave it out"),
         ];
         if let Some((key, _, hint)) = here.into_iter().find(|(_, given, _)| *given) {
-            let what = format!("`{name}`: `model.{key}` is about this machine, and a server trains");
+            let what = format!("`{name}`: `model.{key}` applies to this machine, but a server trains");
             return Err(Error::new(what).hint(hint));
         }
         match server.server.cannot(&self.update, &self.optimizer, &self.sampling) {
@@ -519,7 +519,7 @@ impl TrainConfig {
     fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
         if !self.engine.is_native() {
             let what =
-                format!("`{name}`: `[rollout_server]` is for updates on this machine, and a server trains");
+                format!("`{name}`: `[rollout_server]` needs updates on this machine, but a server trains");
             return Err(Error::new(what).hint("leave out `[rollout_server]`, or `[engine]`"));
         }
         if let Some((key, value, rule)) = rollouts.wrong() {

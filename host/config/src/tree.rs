@@ -231,7 +231,7 @@ fn value(
 fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>> {
     let form = || {
         let what = format!("`-o {}` is not of the form KEY=VALUE", cut(typed));
-        Error::new(what).hint("as in -o optimizer.learning_rate=3e-5")
+        Error::new(what).hint("write it as in -o optimizer.learning_rate=3e-5")
     };
     let (key, text) = typed.split_once('=').ok_or_else(form)?;
     let place = |_| Location::Option(index);
@@ -287,7 +287,7 @@ fn merge(under: &mut Node, over: Node, path: &str) -> std::result::Result<(), Fa
                 let item = item.ok_or_else(|| {
                     let list = path.trim_end_matches(&format!(".{}.", key.name)).to_owned();
                     let what = format!(
-                        "`{list}` is a list of {many}, and `{}` is none of its items, which are numbered from 0",
+                        "`{list}` has no item `{}`; it is a list of {many}, numbered from 0",
                         key.name
                     );
                     Fault::new(what, Some(place))

@@ -92,30 +92,30 @@ impl TuneConfig {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         match self.trials {
             Some(n) if !(2..=MOST_TRIALS).contains(&n) => {
-                return wrong(format!("`compare.tune.trials` is {n}; it is from 2 to {MOST_TRIALS}"));
+                return wrong(format!("`compare.tune.trials` is {n}; expected 2 to {MOST_TRIALS}"));
             }
             None if !self.grid => {
                 let error = Error::new(format!("`{name}`: `compare.tune.trials` is missing"));
-                return Err(error.hint("say how many settings are tried for each policy"));
+                return Err(error.hint("set the number of settings to try for each policy"));
             }
             _ => {}
         }
         self.seeds.check(name, "compare.tune.seeds")?;
         if self.reduction < 2 {
-            return wrong(format!("`compare.tune.reduction` is {}; it is at least 2", self.reduction));
+            return wrong(format!("`compare.tune.reduction` is {}; expected at least 2", self.reduction));
         }
         if self.rungs.is_some_and(|rungs| !(1..=20).contains(&rungs)) {
-            return wrong("`compare.tune.rungs` is from 1 to 20".to_owned());
+            return wrong("`compare.tune.rungs` must be from 1 to 20".to_owned());
         }
         if !(self.share > 0.0 && self.share <= 1.0) {
             return wrong(format!(
-                "`compare.tune.share` is {}; it is more than 0 and at most 1, the whole budget",
+                "`compare.tune.share` is {}; expected more than 0 and at most 1, the whole budget",
                 self.share
             ));
         }
         if self.objective == Some(Objective::Cost) && targets.is_empty() {
             let error =
-                Error::new(format!("`{name}`: arms are tuned for their cost to a target, and there is none"));
+                Error::new(format!("`{name}`: arms are tuned for cost to a target, but there is no target"));
             return Err(error.hint("set `compare.targets`, or `compare.tune.objective = \"accuracy\"`"));
         }
         ranges(name, "compare.tune.ranges", &self.ranges)?;
@@ -145,10 +145,10 @@ impl TuneConfig {
             None => Ok(seeds),
             Some(seed) => {
                 let error = Error::new(format!(
-                    "`{name}`: seed {seed} is one of the comparison and one of its tuning; a winner would be measured \
-                     where it was chosen"
+                    "`{name}`: seed {seed} is used by both the comparison and its tuning; a winner would be evaluated on \
+                     the seed that selected it"
                 ));
-                Err(error.hint("leave `compare.tune.seeds` out, or give it other seeds than `compare.seeds`"))
+                Err(error.hint("leave `compare.tune.seeds` out, or set it to seeds outside `compare.seeds`"))
             }
         }
     }
@@ -165,7 +165,7 @@ impl TuneConfig {
         }
         if all.is_empty() {
             let error = Error::new(format!("`{name}`: nothing is tuned for `{}`", arm.shown));
-            return Err(error.hint("name what is, in [compare.tune.ranges] or in the policy's own `ranges`"));
+            return Err(error.hint("add ranges to [compare.tune.ranges] or to the policy's own `ranges`"));
         }
         Ok(all)
     }
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(tune.seeds("test", 7, &[7, 8]).expect("others"), [1_000_007]);
         let same = TuneConfig { seeds: Seeds::List(vec![3, 8]), ..tune };
         let error = same.seeds("test", 7, &[7, 8]).expect_err("8 is in both");
-        assert!(error.what.starts_with("`test`: seed 8 is one of the comparison and one of its tuning"));
+        assert!(error.what.starts_with("`test`: seed 8 is used by both the comparison and its tuning"));
     }
 
     #[test]

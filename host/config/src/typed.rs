@@ -313,7 +313,7 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
     type Error = Fault;
 
     fn unit_variant(self) -> Result<(), Fault> {
-        Err(Fault::new("it takes no value: give its name alone, as a text", Some(self.node.place)))
+        Err(Fault::new("it takes no value; give only its name, as a text", Some(self.node.place)))
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Fault> {

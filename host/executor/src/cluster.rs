@@ -103,7 +103,7 @@ impl Seen {
         let late = self.over?.elapsed() > HALF;
         Some(match (code, &self.word) {
             (Some(0), _) => Exit::Over,
-            (Some(1), Some(Standing::Cut(why))) => Exit::Cut(format!("{why}; what it had done is saved")),
+            (Some(1), Some(Standing::Cut(why))) => Exit::Cut(format!("{why}; its progress is saved")),
             (Some(_), Some(Standing::Cut(why))) => Exit::Cut(why.clone()),
             (Some(code), word) if late || *word == Some(Standing::Ended) => {
                 // A shell's exit code for a signal.
@@ -114,7 +114,7 @@ impl Seen {
             }
             (None, Some(Standing::Cut(why))) if late || (stopping && !self.began) => Exit::Cut(why.clone()),
             (None, Some(Standing::Queued(_))) if stopping => {
-                Exit::Cut("it was taken back before it began".to_owned())
+                Exit::Cut("it was cancelled before it began".to_owned())
             }
             (None, Some(Standing::Ended)) if late => Exit::Cut(unseen()),
             _ => return None,
@@ -164,7 +164,7 @@ impl<Q: Queue> Cluster<Q> {
         match answers {
             Ok(answers) => {
                 if self.silent.take().is_some() {
-                    news.push(News::Word(format!("{} answers again", Q::NAME)));
+                    news.push(News::Word(format!("{} responds again", Q::NAME)));
                 }
                 Ok(Some(answers))
             }
@@ -173,7 +173,7 @@ impl<Q: Queue> Cluster<Q> {
                 Some(_) => Ok(None),
                 None => {
                     self.silent = Some(Instant::now());
-                    news.push(News::Word(format!("{}; it is asked again", error.what)));
+                    news.push(News::Word(format!("{}; retrying", error.what)));
                     Ok(None)
                 }
             },
@@ -183,7 +183,7 @@ impl<Q: Queue> Cluster<Q> {
     fn go_on(&self) -> String {
         let (folder, key) = (self.comparison.display(), Q::KEY);
         let again = format!("allot compare --resume {folder} --executor {key}");
-        format!("runs under way go on without this command; to take them up: {again}")
+        format!("run this to reattach to the runs, which continue without this command: {again}")
     }
 }
 
@@ -252,7 +252,7 @@ impl<Q: Queue> Executor for Cluster<Q> {
                 if let Some(Standing::Queued(Some(why))) = &seen.word
                     && self.told.insert(why.clone())
                 {
-                    news.push(News::Word(format!("{} lets runs wait: {why}", Q::NAME)));
+                    news.push(News::Word(format!("{} keeps runs waiting: {why}", Q::NAME)));
                 }
                 let code = out.submission.exit(*task);
                 if !seen.began && (code.is_some() || seen.word == Some(Standing::Running)) {
@@ -264,7 +264,8 @@ impl<Q: Queue> Executor for Cluster<Q> {
                 }
                 let unseen = || {
                     let (name, folder) = (Q::NAME, out.submission.folder.display());
-                    let hint = "all nodes must see that folder, and this program, under the same path";
+                    let hint =
+                        "make sure that all nodes see that folder and this program under the same paths";
                     format!("it left {name} without an exit code in `{folder}`: {hint}")
                 };
                 if let Some(exit) = seen.exit(code, self.stopping, unseen) {

@@ -84,14 +84,14 @@ impl Where {
             format!("allot compare --resume {} --executor {}", setup.comparison.display(), self.key());
         let left = self.made(setup).and_then(|mut there| there.adopt()).map_err(|error| {
             let what = format!("runs of this comparison were left with another executor: {}", error.what);
-            let none = format!("if none is left there, remove `{}`", note.note().display());
-            Error::new(what).hint(format!("go on with them: {go_on}")).hint(none)
+            let none = format!("remove `{}` if none is left there", note.note().display());
+            Error::new(what).hint(format!("run this to continue them: {go_on}")).hint(none)
         })?;
         if left.is_empty() {
             return Ok(());
         }
         let (runs, are) = (count(left.len() as u64, "run"), if left.len() == 1 { "is" } else { "are" });
         let what = format!("{runs} of this comparison {are} still with {}", self.name());
-        Err(Error::new(what).hint(format!("go on with them: {go_on}")))
+        Err(Error::new(what).hint(format!("run this to continue them: {go_on}")))
     }
 }

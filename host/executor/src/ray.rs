@@ -58,8 +58,8 @@ impl Ray {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let address = set("RAY_ADDRESS").unwrap_or_else(|| ADDRESS.to_owned());
         if !(address.starts_with("http://") || address.starts_with("https://")) {
-            let what = format!("`RAY_ADDRESS` is `{address}`; jobs are handed to Ray's dashboard, by HTTP");
-            return Err(Error::new(what).hint(format!("as in RAY_ADDRESS={ADDRESS}")));
+            let what = format!("`RAY_ADDRESS` is `{address}`; expected the HTTP address of Ray's dashboard");
+            return Err(Error::new(what).hint(format!("set it as in RAY_ADDRESS={ADDRESS}")));
         }
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(TIMEOUT));
         let mut ray = Self {
@@ -72,8 +72,8 @@ impl Ray {
         };
         let version = ray.get("/api/version")?;
         if json_of(&version).is_none_or(|version| version["ray_version"].as_str().is_none()) {
-            let what = format!("{} does not answer as Ray's dashboard", ray.address);
-            return Err(Error::new(what).hint("the address comes from `RAY_ADDRESS`"));
+            let what = format!("{} does not respond like Ray's dashboard", ray.address);
+            return Err(Error::new(what).hint("check the address in `RAY_ADDRESS`"));
         }
         if ray.at_once == 0 {
             ray.at_once = ray.places()?;
@@ -91,7 +91,7 @@ impl Ray {
         let places: usize = places.map(|cpus| cpus as usize / self.threads.max(1)).sum();
         if places == 0 {
             let what = format!("the Ray cluster at {} has no node with {} CPUs", self.address, self.threads);
-            return Err(Error::new(what).hint("say how many runs it is to have at a time: --jobs"));
+            return Err(Error::new(what).hint("set the number of concurrent runs with --jobs"));
         }
         Ok(places)
     }
@@ -110,12 +110,14 @@ impl Ray {
                     return Err(Error::new(what).hint("put the cluster's token into `RAY_AUTH_TOKEN`"));
                 }
                 Ok(answer) if answer.code < 502 => return Ok(answer),
-                Ok(answer) => format!("it answers with {}", answer.code),
+                Ok(answer) => format!("it returned {}", answer.code),
                 Err(error) => error.to_string(),
             };
             let Some(wait) = waits.next() else {
                 let what = format!("could not reach Ray at {}: {words}", self.address);
-                return Err(Error::new(what).hint("the address comes from `RAY_ADDRESS`; is the cluster up?"));
+                return Err(
+                    Error::new(what).hint("check the address in `RAY_ADDRESS`, and that the cluster is up")
+                );
             };
             std::thread::sleep(*wait);
         }
@@ -174,8 +176,8 @@ impl Ray {
     fn refused(&self, answer: &Answer) -> Error {
         let mut lines = answer.text.lines().map(str::trim).filter(|line| line.len() > 2);
         let words = lines.next_back().unwrap_or("no reason is given");
-        let what = format!("Ray at {} did not take a job ({}): {words}", self.address, answer.code);
-        Error::new(what).hint("the log of Ray's dashboard says more")
+        let what = format!("Ray at {} did not accept a job ({}): {words}", self.address, answer.code);
+        Error::new(what).hint("see the log of Ray's dashboard")
     }
 }
 
@@ -219,8 +221,8 @@ impl Queue for Ray {
             }
             let job: Option<Job> = json_of(&answer).and_then(|json| serde_json::from_value(json).ok());
             let Some(job) = job else {
-                let what = format!("Ray at {} tells nothing of a job ({})", self.address, answer.code);
-                return Err(Error::new(what).hint("the log of Ray's dashboard says more"));
+                let what = format!("Ray at {} did not return a job's status ({})", self.address, answer.code);
+                return Err(Error::new(what).hint("see the log of Ray's dashboard"));
             };
             all.insert(task, standing(&job));
         }

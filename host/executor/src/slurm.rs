@@ -30,7 +30,8 @@ impl Slurm {
         let options = setup.slurm.unwrap_or_default().trim();
         if options.contains(['\n', '\r']) || (!options.is_empty() && !options.starts_with('-')) {
             let what = format!("{options:?} are not valid options for sbatch");
-            return Err(Error::new(what).hint("as in --slurm-options \"--partition=short --time=2:00:00\""));
+            return Err(Error::new(what)
+                .hint("write them as in --slurm-options \"--partition=short --time=2:00:00\""));
         }
         let config = said("scontrol", &["show", "config"])?;
         let line = config.lines().find_map(|line| line.strip_prefix("MaxArraySize"));
@@ -92,8 +93,9 @@ impl Queue for Slurm {
                 match self.standing(submission) {
                     Ok(standing) if !standing.is_empty() => Ok(()),
                     Ok(_) => {
-                        let hint =
-                            format!("what was submitted is in {text}; options for it: --slurm-options");
+                        let hint = format!(
+                            "see {text} for what was submitted, and set options with --slurm-options"
+                        );
                         Err(Refusal::No(error.hint(hint)))
                     }
                     Err(_) => Err(Refusal::Unknown(error)),
@@ -136,10 +138,10 @@ fn standing(line: &str) -> Option<(usize, Standing)> {
         "RUNNING" | "COMPLETING" | "STAGE_OUT" | "SIGNALING" | "SUSPENDED" | "STOPPED" => Standing::Running,
         "COMPLETED" | "FAILED" => Standing::Ended,
         "TIMEOUT" => Standing::Cut(format!("it reached the time limit of its Slurm job{at}")),
-        "OUT_OF_MEMORY" => Standing::Cut(format!("it took more memory than its Slurm job has{at}")),
+        "OUT_OF_MEMORY" => Standing::Cut(format!("it exceeded the memory of its Slurm job{at}")),
         "CANCELLED" => Standing::Cut(format!("its Slurm job was cancelled{at}")),
         "NODE_FAIL" | "BOOT_FAIL" => Standing::Cut(format!("its node failed{at}")),
-        "PREEMPTED" => Standing::Cut(format!("another Slurm job took its place{at}")),
+        "PREEMPTED" => Standing::Cut(format!("another Slurm job preempted it{at}")),
         other => Standing::Cut(format!("Slurm ended it{at}: {other}")),
     };
     Some((number, standing))
@@ -170,7 +172,7 @@ fn command(name: &str) -> Command {
 fn missing(command: &str, error: &std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::NotFound {
         let error = Error::new(format!("there is no `{command}` on this machine"));
-        error.hint("run this where Slurm's commands are, on a login node say")
+        error.hint("run this where Slurm's commands are installed, such as a login node")
     } else {
         Error::new(format!("`{command}` could not be started: {error}"))
     }

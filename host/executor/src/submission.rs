@@ -54,7 +54,7 @@ impl Submission {
         let made = Self { folder, name, runs: tasks.iter().map(|task| task.run).collect() };
         made.write("task.sh", &made.script(tasks)?)?;
         let note = Note { executor: executor.to_owned(), name: made.name.clone(), runs: made.runs.clone() };
-        let note = serde_json::to_string(&note).map_err(|e| Error::new(format!("no JSON: {e}")))?;
+        let note = serde_json::to_string(&note).map_err(|e| Error::new(format!("not JSON: {e}")))?;
         made.write(NOTE, &note)?;
         Ok(made)
     }
@@ -160,7 +160,7 @@ pub fn open(comparison: &Path, executor: &str) -> Result<Vec<Submission>> {
         };
         let note: Note = serde_json::from_str(&text).map_err(|e| {
             let error = Error::new(format!("`{}` is damaged: {e}", path.display()));
-            error.hint("remove it once none of this comparison's jobs is left in the cluster")
+            error.hint("remove it once the cluster has no jobs of this comparison")
         })?;
         if note.executor == executor {
             all.push(Submission { folder, name: note.name, runs: note.runs });
@@ -189,7 +189,7 @@ fn folders(place: &Path) -> Result<Vec<PathBuf>> {
 pub fn quoted(word: &OsStr) -> Result<String> {
     let Some(text) = word.to_str().filter(|text| !text.contains(['\n', '\r'])) else {
         return Err(Error::new(format!("{} can't be written into a script", word.display()))
-            .hint("a comparison on a cluster lies in folders whose names are UTF-8, in one line"));
+            .hint("use folders whose names are UTF-8 in one line"));
     };
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }

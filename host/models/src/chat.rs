@@ -54,10 +54,10 @@ impl ChatTemplate {
         let path = folder.join("tokenizer_config.json");
         let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
         let config: Map<String, Value> = serde_json::from_str(&text)
-            .map_err(|e| Error::new(format!("`{}` is no JSON object: {e}", path.display())))?;
+            .map_err(|e| Error::new(format!("`{}` is not a JSON object: {e}", path.display())))?;
         Self::find(folder, &config)?.ok_or_else(|| {
             let what = format!("`{}` has no chat template", folder.display());
-            Error::new(what).hint("give a prompt template in the config instead")
+            Error::new(what).hint("set a prompt template in the config instead")
         })
     }
 

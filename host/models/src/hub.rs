@@ -75,7 +75,7 @@ impl Hub {
         let Some(cache) = var("HF_HUB_CACHE").map(PathBuf::from).or(home.as_ref().map(|h| h.join("hub")))
         else {
             let what = "there is no home folder to keep the hub's files in";
-            return Err(Error::new(what).hint("name a folder for them in `HF_HOME`"));
+            return Err(Error::new(what).hint("set `HF_HOME` to a folder"));
         };
         // Saved by `huggingface-cli login`.
         let saved = home.and_then(|home| std::fs::read_to_string(home.join("token")).ok());
@@ -99,9 +99,9 @@ impl Hub {
         if !snapshot.names.iter().any(|name| name == "config.json") {
             let gguf = snapshot.names.iter().any(|name| ends(name, "gguf"));
             let hint = if gguf {
-                "it has GGUF files: fetch one, and name that file"
+                "download one of its GGUF files, and set its path"
             } else {
-                "a model has `config.json` and safetensors"
+                "use a model with `config.json` and safetensors files"
             };
             return Err(Error::new(format!("`{id}` has no `config.json`")).hint(hint));
         }
@@ -151,7 +151,7 @@ impl Hub {
             let names = files_under(&folder, &folder);
             if names.is_empty() {
                 let what = format!("`{id}` is not in the cache `{}`", self.cache.display());
-                return Err(Error::new(what).hint("`HF_HUB_OFFLINE` is set: without it the hub is asked"));
+                return Err(Error::new(what).hint("`HF_HUB_OFFLINE` is set: unset it to use the hub"));
             }
             return Ok(Snapshot { repo, folder, names });
         }
@@ -177,7 +177,7 @@ impl Hub {
             if !path.exists() {
                 let fetched = api.download(name).map_err(|e| self.told(id, Some(name), &e))?;
                 if fetched != path {
-                    let what = format!("{} gave `{name}` of another commit of `{id}`", self.endpoint);
+                    let what = format!("{} returned `{name}` from another commit of `{id}`", self.endpoint);
                     return Err(Error::new(what).hint("try again"));
                 }
             }
@@ -209,14 +209,14 @@ impl Hub {
             }
             ApiError::LockAcquisition(lock) => {
                 let what = format!("another program holds `{}`", lock.display());
-                return Error::new(what).hint(format!("it is fetching {thing}, too: wait for it"));
+                return Error::new(what).hint(format!("wait until it has fetched {thing}"));
             }
             ApiError::InvalidResume => {
-                let what = format!("an earlier download of {thing} left more than the file has");
+                let what = format!("an earlier download of {thing} left more bytes than the file has");
                 let cache = self.cache.display();
                 return Error::new(what).hint(format!("remove the `.part` files in `{cache}`"));
             }
-            other => return Error::new(format!("{place} gave {thing} in no way that is known: {other}")),
+            other => return Error::new(format!("{place} sent an unexpected response for {thing}: {other}")),
         };
         match request.as_ref() {
             ureq::Error::StatusCode(code @ (401 | 403)) => {
@@ -227,15 +227,15 @@ impl Hub {
             }
             ureq::Error::StatusCode(404) => {
                 let what = format!("{place} has no {thing}");
-                Error::new(what).hint(format!("check name and revision at {page}"))
+                Error::new(what).hint(format!("check the name and the revision at {page}"))
             }
             ureq::Error::StatusCode(code @ (429 | 500..)) => {
                 Error::new(format!("{place} can't serve {thing} now ({code})")).hint("try again later")
             }
             ureq::Error::StatusCode(code) => Error::new(format!("{place} refuses {thing} ({code})")),
             ureq::Error::Json(_) | ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
-                let what = format!("{place} does not answer as a hub about {thing}: {request}");
-                Error::new(what).hint("the address comes from `HF_ENDPOINT`")
+                let what = format!("{place} sent an unexpected response for {thing}: {request}");
+                Error::new(what).hint("check the address in `HF_ENDPOINT`")
             }
             other => Error::new(format!("could not reach {place} for {thing}: {other}"))
                 .hint("give a folder instead of a name, or set `HF_HUB_OFFLINE=1` to use what the cache has"),
@@ -260,8 +260,8 @@ fn parsed(id: &str, kind: RepoType) -> Result<Repo> {
     if !matches!(name.split_once('/'), Some((org, name)) if plain(org) && plain(name))
         || !revision.split('/').all(plain)
     {
-        let what = format!("`{id}` is no name on the hub");
-        return Err(Error::new(what).hint("such a name is `org/name` or `org/name@revision`"));
+        let what = format!("`{id}` is not a valid name on the hub");
+        return Err(Error::new(what).hint("write it as `org/name` or `org/name@revision`"));
     }
     Ok(Repo::with_revision(name.to_owned(), kind, revision.to_owned()))
 }

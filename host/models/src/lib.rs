@@ -33,14 +33,14 @@ pub fn find(source: &str) -> Result<PathBuf> {
     let path = Path::new(source);
     if is_name(source) && !path.exists() {
         let error = Error::new(format!("there is no file or folder `{source}`"));
-        return Err(error.hint(format!("a model of the Hugging Face hub is `hub:{source}`")));
+        return Err(error.hint(format!("write `hub:{source}` for a model on the Hugging Face hub")));
     }
     if looks_like_a_path(source) || path.exists() {
         std::fs::metadata(path).map_err(|e| Error::file("read", path, &e))?;
         return Ok(path.to_owned());
     }
     let near = did_you_mean(source, names());
-    let own = "a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`";
+    let own = "give your own model by its path, as in `./mine`, or one on the hub as in `hub:org/name`";
     Err(Error::new(format!("no model is called `{source}`")).hint(near).hint(own))
 }
 

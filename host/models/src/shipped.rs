@@ -87,11 +87,9 @@ fn private() -> Result<PathBuf> {
     }
     let about = std::fs::symlink_metadata(&folder).map_err(|e| Error::file("read", &folder, &e))?;
     if !about.is_dir() || about.uid() != me || about.mode() & 0o077 != 0 {
-        let what = format!(
-            "`{}` is no folder of this user's alone: others may have put files there",
-            folder.display()
-        );
-        return Err(Error::new(what).hint("remove it, or name a folder for what is kept in `ALLOT_CACHE`"));
+        let what =
+            format!("`{}` is not private to this user: others may have put files there", folder.display());
+        return Err(Error::new(what).hint("remove it, or set `ALLOT_CACHE` to another folder"));
     }
     Ok(folder)
 }

@@ -43,7 +43,7 @@ impl Tokens {
         if path.is_dir() && !tokenizer_path.is_file() {
             let what = format!("`{}` has no `tokenizer.json`", path.display());
             return Err(Error::new(what)
-                .hint("transformers writes one: `AutoTokenizer.from_pretrained(…).save_pretrained(…)`"));
+                .hint("write one with transformers: `AutoTokenizer.from_pretrained(…).save_pretrained(…)`"));
         }
         let mut files = BTreeMap::new();
         files.insert("tokenizer.json", text(&tokenizer_path)?);
@@ -55,7 +55,7 @@ impl Tokens {
         let object = |name: &str, text: Option<&String>| -> Result<Map<String, Value>> {
             let Some(text) = text else { return Ok(Map::new()) };
             serde_json::from_str(text)
-                .map_err(|e| Error::new(format!("`{}` is no JSON object: {e}", path.join(name).display())))
+                .map_err(|e| Error::new(format!("`{}` is not a JSON object: {e}", path.join(name).display())))
         };
         let config = object("tokenizer_config.json", files.get("tokenizer_config.json"))?;
         let generation = object("generation_config.json", files.get("generation_config.json"))?;
@@ -70,7 +70,7 @@ impl Tokens {
         let of = |file: &Map<String, Value>, name: &str, key: &str| {
             ids(file.get(key)).ok_or_else(|| {
                 let what = format!(
-                    "`{}`: `{key}` is {}; it is a token's number, or a list of them",
+                    "`{}`: `{key}` is {}; expected a token ID, or a list of them",
                     path.join(name).display(),
                     shown::name(&file[key].to_string())
                 );
@@ -188,8 +188,8 @@ impl Tokens {
         };
         let Some(chat) = self.chat.as_ref().map_err(Error::clone)? else {
             let what =
-                format!("the model in `{}` has no chat template, and it is asked messages", self.source);
-            return Err(Error::new(what).hint("ask it plain text, or take a model that was made for chats"));
+                format!("the model in `{}` has no chat template, but the prompts are messages", self.source);
+            return Err(Error::new(what).hint("use plain-text prompts, or a chat model"));
         };
         let messages: Vec<Value> =
             messages.iter().map(|m| json!({"role": m.role, "content": m.content})).collect();
@@ -245,11 +245,11 @@ impl Tokens {
             return Ok(());
         }
         let what = format!(
-            "the tokenizer in `{}` goes up to token {}, and the model has {vocabulary}",
+            "the tokenizer in `{}` goes up to token {}, but the model has {vocabulary}",
             self.source,
             own - 1
         );
-        Err(Error::new(what).hint("tokenizer and weights are of different models"))
+        Err(Error::new(what).hint("use the tokenizer and the weights of one model"))
     }
 
     /// Writes the tokenizer's files into a folder, beside a model's weights: the files that were read, or
@@ -268,7 +268,7 @@ impl Tokens {
         // A post-processor has its own token ids, which the library does not check against the vocabulary.
         match ids.iter().find(|id| **id as usize >= self.vocabulary) {
             None => Ok(ids),
-            Some(id) => Err(self.fails(&format!("it makes token {id}, which is past its vocabulary"))),
+            Some(id) => Err(self.fails(&format!("it produces token {id}, which is outside its vocabulary"))),
         }
     }
 
@@ -280,7 +280,7 @@ impl Tokens {
 
     fn fails(&self, why: &str) -> Error {
         let error = Error::new(format!("the tokenizer in `{}` fails: {why}", self.source));
-        error.hint("its `tokenizer.json` is damaged, or is none that the `tokenizers` library can use")
+        error.hint("replace its `tokenizer.json` by one that the `tokenizers` library can load")
     }
 }
 

@@ -22,16 +22,16 @@ pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) ->
         Ok(parsed) if !parsed.username().is_empty() || parsed.password().is_some() => {
             // Not even to say what is wrong with it.
             let hidden = "an address with a password";
-            told(hidden, &format!("a key is given by `{section}.api_key_env` alone"))
+            told(hidden, &format!("set the key through `{section}.api_key_env` instead"))
         }
         Ok(parsed) if parsed.query().is_some() || parsed.fragment().is_some() => {
-            told(url, "it ends with a path, or before it")
+            told(url, "expected an address without a query or a fragment")
         }
         Ok(parsed) if parsed.scheme() == "http" && keyed && !is_loopback(&parsed) => {
-            told(url, "a key goes over https alone, but on this machine")
+            told(url, "expected https, because a key is sent to another machine")
         }
         Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.has_host() => None,
-        _ => told(url, &format!("it is an address like {example}")),
+        _ => told(url, &format!("expected an address like {example}")),
     }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) ->
 pub(crate) fn wrong_seconds(request: f64, patience: f64, retry: f64) -> Option<Wrong> {
     let all = [("request_seconds", request), ("patience_seconds", patience), ("retry_seconds", retry)];
     let (key, value) = all.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0))?;
-    Some((key, value.to_string(), "it is more than 0 and at most a day, 86400".to_owned()))
+    Some((key, value.to_string(), "expected more than 0 and at most 86400".to_owned()))
 }
 
 /// Returns whether an address is on this machine.

@@ -59,13 +59,13 @@ impl ComponentConfig {
     /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         if self.fuel == 0 || self.fuel > 1 << 50 {
-            return Some(("component.fuel", self.fuel as f64, "it is from 1 to 2^50"));
+            return Some(("component.fuel", self.fuel as f64, "expected 1 to 2^50"));
         }
         if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
-            return Some(("component.seconds", self.seconds, "it is more than 0 and at most a day, 86400"));
+            return Some(("component.seconds", self.seconds, "expected more than 0 and at most 86400"));
         }
         if !(65_536..=1 << 32).contains(&self.memory) {
-            return Some(("component.memory", self.memory as f64, "it is from 64 KiB, 65536, to 4 GiB"));
+            return Some(("component.memory", self.memory as f64, "expected 65536 (64 KiB) to 4 GiB"));
         }
         None
     }

@@ -110,7 +110,7 @@ impl Date {
             let Some(text) = self.code(code) else {
                 let known = "%a %A %b %B %c %C %d %D %e %F %G %h %H %I %j %m %M %n %p %R %S %t %T %u %U %V %w %W %x %X %y %Y %%";
                 return Err(format!(
-                    "the date format `{format}` has the unknown code `%{code}`; known are {known}"
+                    "the date format `{format}` has the unknown code `%{code}`; expected one of {known}"
                 ));
             };
             let shorter = text.trim_start_matches(['0', ' ']);

@@ -35,7 +35,7 @@ impl FromStr for DeviceName {
             "cuda" => Ok(Self::Cuda(0)),
             _ => {
                 name.strip_prefix("cuda:").and_then(|number| number.parse().ok()).map(Self::Cuda).ok_or_else(
-                    || format!("no device is called `{name}`; it is `cpu`, `cuda` or, say, `cuda:1`"),
+                    || format!("no device is called `{name}`; expected `cpu`, `cuda` or, say, `cuda:1`"),
                 )
             }
         }

@@ -69,7 +69,7 @@ impl RemoteConfig {
             return Some(wrong);
         }
         if self.base_model.is_empty() {
-            return told("base_model", &"empty", "it is the server's name for the model");
+            return told("base_model", &"empty", "expected the server's name for the model");
         }
         let counts = [
             ("lora_rank", self.lora_rank),
@@ -78,7 +78,7 @@ impl RemoteConfig {
         ];
         for (key, value) in counts {
             if value == 0 {
-                return told(key, &value, "it is at least 1");
+                return told(key, &value, "expected at least 1");
             }
         }
         wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)

@@ -182,30 +182,30 @@ impl HttpConfig {
         match (&self.model, self.api) {
             (None, Api::Custom) => {}
             (Some(model), Api::Custom) => {
-                let rule = "`custom` has none; what the server should get goes into `body`";
+                let rule = "`custom` does not use it; put everything the server should receive into `body`";
                 return told("model", model, rule);
             }
-            (None, _) => return told("model", "missing", "it is the server's name for the model"),
+            (None, _) => return told("model", "missing", "expected the server's name for the model"),
             (Some(model), _) if model.is_empty() => {
-                return told("model", "empty", "it is the server's name for the model");
+                return told("model", "empty", "expected the server's name for the model");
             }
             _ => {}
         }
         let reads = matches!(self.api, Api::Chat | Api::Classify | Api::Embeddings);
         if self.prompt.is_some() && !reads {
-            return told("prompt", "given", &format!("`{name}` has no prompt"));
+            return told("prompt", "given", &format!("`{name}` does not take a prompt"));
         }
         if self.prompt.is_none() && self.api == Api::Embeddings {
-            let rule = "`embeddings` needs one: the model's chat template, with question and answer";
+            let rule = "`embeddings` needs one: the model's chat template, with the question and the answer";
             return told("prompt", "missing", rule);
         }
         for (key, given) in [("verdict", self.verdict.is_some()), ("max_tokens", self.max_tokens.is_some())] {
             if given && self.api != Api::Chat {
-                return told(key, "given", &format!("`{name}` gives no text; `chat` does"));
+                return told(key, "given", &format!("`{name}` does not return text; `chat` does"));
             }
         }
         if self.max_tokens == Some(0) {
-            return told("max_tokens", "0", "it is at least 1");
+            return told("max_tokens", "0", "expected at least 1");
         }
         None
     }

@@ -25,7 +25,7 @@ pub fn parts(address: &str) -> Result<(String, String)> {
     let parts: Vec<&str> = address.trim_start_matches("hub:").splitn(3, '/').collect();
     let [owner, name, pattern] = parts[..] else {
         let what = format!("`{address}` names no files of a data set");
-        return Err(Error::new(what).hint("as in `hub:openai/gsm8k/main/train-*.parquet`"));
+        return Err(Error::new(what).hint("name the files, as in `hub:openai/gsm8k/main/train-*.parquet`"));
     };
     Ok((format!("{owner}/{name}"), pattern.to_owned()))
 }

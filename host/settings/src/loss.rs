@@ -92,11 +92,11 @@ impl LossConfig {
         let b = self.bounds();
         let dual = self.dual_clip.unwrap_or(0.0);
         [
-            ("clip_low", b.low, "it is from 0 to 1", (0.0..=1.0).contains(&b.low)),
-            ("clip_high", b.high, "it is 0 or more", b.high >= 0.0),
-            ("dual_clip", dual, "it is more than 1, or 0 for none", dual == 0.0 || dual > 1.0),
-            ("kl", self.kl, "it is 0 or more", self.kl >= 0.0),
-            ("entropy", self.entropy, "it is a finite number", true),
+            ("clip_low", b.low, "expected 0 to 1", (0.0..=1.0).contains(&b.low)),
+            ("clip_high", b.high, "expected 0 or more", b.high >= 0.0),
+            ("dual_clip", dual, "expected more than 1, or 0 to turn it off", dual == 0.0 || dual > 1.0),
+            ("kl", self.kl, "expected 0 or more", self.kl >= 0.0),
+            ("entropy", self.entropy, "expected a finite number", true),
         ]
         .into_iter()
         .find(|(_, value, _, good)| !(*good && value.is_finite()))

@@ -42,10 +42,10 @@ impl PythonConfig {
     /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         if self.fuel == 0 || self.fuel > 1 << 50 {
-            return Some(("python.fuel", self.fuel as f64, "it is from 1 to 2^50"));
+            return Some(("python.fuel", self.fuel as f64, "expected 1 to 2^50"));
         }
         if !(LEAST_MEMORY..=1 << 32).contains(&self.memory) {
-            return Some(("python.memory", self.memory as f64, "it is from 64 MiB, 67108864, to 4 GiB"));
+            return Some(("python.memory", self.memory as f64, "expected 67108864 (64 MiB) to 4 GiB"));
         }
         None
     }

@@ -99,7 +99,7 @@ pub const FUNCTIONS: &str =
 
 /// Returns the error of grader `functions` without its section.
 pub fn no_functions(config: &str, place: &str) -> Error {
-    Error::new(format!("{config} has grader `functions` and no section [{place}.functions]")).hint(FUNCTIONS)
+    Error::new(format!("{config} has grader `functions` but no section [{place}.functions]")).hint(FUNCTIONS)
 }
 
 /// Returns the error of grader `http` without its section.
@@ -107,7 +107,7 @@ pub fn no_server(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#
     );
-    Error::new(format!("{config} has grader `http` and no section [{place}.http]")).hint(hint)
+    Error::new(format!("{config} has grader `http` but no section [{place}.http]")).hint(hint)
 }
 
 /// Returns the error of grader `component` without its section.
@@ -115,7 +115,7 @@ pub fn no_component(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.component], use = "./grader.wasm"; `allot new NAME --kind grader` starts one"#
     );
-    Error::new(format!("{config} has grader `component` and no section [{place}.component]")).hint(hint)
+    Error::new(format!("{config} has grader `component` but no section [{place}.component]")).hint(hint)
 }
 
 fn compute_score() -> Vec<String> {

@@ -107,7 +107,7 @@ impl RolloutsConfig {
             return told(
                 "url",
                 "an empty list",
-                &format!("it is an address like {example}, or a list of them"),
+                &format!("expected an address like {example}, or a list of them"),
             );
         }
         let keyed = self.api_key_env.is_some();
@@ -120,20 +120,20 @@ impl RolloutsConfig {
             .enumerate()
             .find(|(i, url)| urls[..*i].iter().any(|before| place(before) == place(url)))
         {
-            return told("url", url, &format!("number {} of the list is one of those before it", i + 1));
+            return told("url", url, &format!("item {} of the list repeats an earlier one", i + 1));
         }
         let folders = [("weights", Some(&self.weights)), ("weights_there", self.weights_there.as_ref())];
         for (key, folder) in folders {
             if folder.is_some_and(String::is_empty) {
-                return told(key, "empty", "it is the path of a folder");
+                return told(key, "empty", "expected the path of a folder");
             }
         }
         // The server's paths may be those of another system, and are whole.
         if let Some(there) = self.weights_there.as_deref().filter(|path| !path.starts_with('/')) {
-            return told("weights_there", there, "it is a whole path, from `/` on");
+            return told("weights_there", there, "expected an absolute path");
         }
         if !(self.tolerance > 0.0 && self.tolerance.is_finite()) {
-            return told("tolerance", &self.tolerance.to_string(), "it is more than 0, in nats");
+            return told("tolerance", &self.tolerance.to_string(), "expected more than 0, in nats");
         }
         wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)
     }
@@ -142,8 +142,8 @@ impl RolloutsConfig {
     pub fn cannot(&self, sampling: &Sampling) -> Option<&'static str> {
         let cut = sampling.top_k > 0 || sampling.top_p < 1.0;
         (self.kind == ServerKind::Vllm && cut && sampling.temperature != 1.0).then_some(
-            "vLLM tells log-probabilities before temperature and cuts, or after both: with another temperature \
-             than 1, `sampling.top_k` and `sampling.top_p` cut nothing",
+            "vLLM reports log-probabilities from before temperature and truncation, or from after both: with a \
+             temperature other than 1, `sampling.top_k` must be 0 and `sampling.top_p` 1",
         )
     }
 }

@@ -77,13 +77,13 @@ impl Server {
         let kind = || serde_json::to_value(loss.kind).ok().and_then(|v| v.as_str().map(str::to_owned));
         if matches!(loss.kind, LossKind::Gspo | LossKind::Rloo) {
             let (why, hint) = (
-                "the server's losses have a ratio for each token",
-                "`grpo`, `dr-grpo`, `dapo` and `cispo` come out as they do here",
+                "the server's losses use one ratio per token",
+                "use `grpo`, `dr-grpo`, `dapo` or `cispo`, which the server computes as allot does",
             );
             return Some(("update.loss.kind", kind().unwrap_or_default(), why, hint));
         }
         if loss.kl > 0.0 {
-            let why = "the server has no reference to measure it from";
+            let why = "the server has no reference model";
             return Some((
                 "update.loss.kl",
                 loss.kl.to_string(),
@@ -93,30 +93,30 @@ impl Server {
         }
         if loss.entropy != 0.0 {
             let (why, hint) =
-                ("the server's losses have no such term", "set it to 0, or train on this machine");
+                ("the server's losses have no entropy term", "set it to 0, or train on this machine");
             return Some(("update.loss.entropy", loss.entropy.to_string(), why, hint));
         }
         if let Some(dual) = loss.bounds().dual {
-            let why = "the server's losses have no such bound";
-            return Some(("update.loss.dual_clip", dual.to_string(), why, "set it to 0, for none"));
+            let why = "the server's losses have no dual clip";
+            return Some(("update.loss.dual_clip", dual.to_string(), why, "set it to 0 to turn it off"));
         }
         if update.recompute {
-            let why = "how the server keeps its activations is its own affair";
+            let why = "the server decides how to store its activations";
             return Some(("update.recompute", "true".to_owned(), why, "leave it out"));
         }
         if sampling.temperature != 1.0 {
-            let why = "the server learns at temperature 1, and ratios would be of another policy";
+            let why = "the server trains at temperature 1, so ratios would belong to another policy";
             let value = sampling.temperature.to_string();
-            return Some(("sampling.temperature", value, why, "set it to 1; `evaluation.sampling` is free"));
+            return Some(("sampling.temperature", value, why, "set it to 1 outside `evaluation.sampling`"));
         }
         if optimizer.max_norm > 0.0 && self.can().gradients != Cuts::AsTold {
             let hint = match self.can().gradients {
                 Cuts::AsItLikes => {
                     "set it to 0 here, and on the server in `trainer.policy.optimizer_config.max_grad_norm`"
                 }
-                _ => "set it to 0, for none",
+                _ => "set it to 0 to turn it off",
             };
-            let why = "the server takes no such number";
+            let why = "the server does not accept this limit";
             return Some(("optimizer.max_norm", optimizer.max_norm.to_string(), why, hint));
         }
         None

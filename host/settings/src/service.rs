@@ -33,7 +33,7 @@ impl ServiceConfig {
         }
         for (key, value) in [("connections", self.connections), ("tries", self.tries)] {
             if !(1..=1024).contains(&value) {
-                return Some((key, value.to_string(), "it is from 1 to 1024".to_owned()));
+                return Some((key, value.to_string(), "expected 1 to 1024".to_owned()));
             }
         }
         wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)

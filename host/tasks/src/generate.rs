@@ -135,7 +135,7 @@ pub struct Short {
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, asked, found } = self;
-        write!(f, "`{source}` has {found} different problems, of {asked} asked for; all are taken")
+        write!(f, "`{source}` has only {found} different problems of the {asked} requested; all are used")
     }
 }
 
@@ -146,7 +146,7 @@ pub enum TaskError {
     #[error("task `{0}` asks for no problems: it needs levels, and a count of at least 1")]
     Nothing(String),
     /// Too many problems.
-    #[error("task `{0}`: `count` asks for {1} problems at all its levels; it is at most {MOST}")]
+    #[error("task `{0}`: `count` asks for {1} problems at all its levels; expected at most {MOST}")]
     Many(String, u64),
     /// An invalid level.
     #[error("task `{source_name}`: {reason}")]
@@ -157,13 +157,13 @@ pub enum TaskError {
         reason: String,
     },
     /// A held-out share that is not allowed.
-    #[error("task `{0}`: `held_out` is {1}; it is a share, from 0 to less than 1")]
+    #[error("task `{0}`: `held_out` is {1}; expected at least 0 and below 1")]
     Share(String, f64),
     /// An invalid template.
-    #[error("task `{0}`: `template` is no template: {1}")]
+    #[error("task `{0}`: `template` is not a template: {1}")]
     Template(String, String),
     /// A column that problems do not have.
-    #[error("task `{0}` has no `{2}`, and the policy wants the column `{1}`")]
+    #[error("task `{0}` has no `{2}`, but the policy wants the column `{1}`")]
     Column(String, String, String),
     /// No problem was found.
     #[error("task `{0}`: no problem fits the level's numbers and target")]
@@ -174,9 +174,9 @@ impl TaskError {
     /// Returns a hint, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Column(..) => Some(
-                "its problems have `level`, `task` and `source`; `columns` of the task says which to take for a column",
-            ),
+            Self::Column(..) => {
+                Some("set the task's `columns` to take the column from `level`, `task` or `source`")
+            }
             _ => None,
         }
     }

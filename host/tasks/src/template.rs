@@ -99,13 +99,13 @@ impl Template {
 fn on_a_stack<T: Send>(source: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let bytes = source.len();
     if bytes > LONGEST {
-        let what = format!("it has {bytes} bytes; a template has at most {LONGEST}");
+        let what = format!("it has {bytes} bytes; expected at most {LONGEST}");
         return Err(Error::new(ErrorKind::SyntaxError, what));
     }
     let stack = (1 << 20) + STACK_A_BYTE * bytes;
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
-        let thread = thread.map_err(|e| invalid(format!("no thread to parse it: {e}")))?;
+        let thread = thread.map_err(|e| invalid(format!("could not start a thread to parse it: {e}")))?;
         thread.join().map_err(|_| invalid("its parser failed"))?
     })
 }

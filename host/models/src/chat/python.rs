@@ -123,7 +123,7 @@ fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>>
         "join" => {
             let (items,): (&Value,) = from_args(arguments)?;
             if items.as_str().is_none() && items.try_iter()?.any(|item| item.as_str().is_none()) {
-                return Err(invalid("`join` is of texts"));
+                return Err(invalid("`join` takes texts"));
             }
             template::join(items, &Value::from(text))?
         }

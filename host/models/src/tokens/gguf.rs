@@ -41,8 +41,8 @@ pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> R
         other => {
             let place = gguf.path().display();
             let what =
-                format!("the tokenizer in `{place}` is of the kind `{other}`; gpt2 and llama are known");
-            Err(Error::new(what).hint("take the model's folder in Hugging Face layout instead"))
+                format!("the tokenizer in `{place}` has the type `{other}`; expected `gpt2` or `llama`");
+            Err(Error::new(what).hint("use the model's folder in Hugging Face format instead"))
         }
     }
 }
@@ -101,9 +101,10 @@ fn of_bytes(listed: &Listed<'_>, bos: Option<u32>) -> Result<Value> {
     let merges = gguf.texts("tokenizer.ggml.merges").ok_or_else(|| none(gguf, "tokenizer.ggml.merges"))?;
     let pre = gguf.text("tokenizer.ggml.pre").ok_or_else(|| none(gguf, "tokenizer.ggml.pre"))?;
     let Some(split) = splitting(pre) else {
-        let what = format!("the tokenizer in `{}` splits text in the way `{pre}`", gguf.path().display());
+        let what =
+            format!("the tokenizer in `{}` has the unsupported pre-tokenizer `{pre}`", gguf.path().display());
         return Err(Error::new(what).hint(
-            "known are smollm, refact, qwen2, llama-bpe, dbrx, smaug-bpe, gpt-2 and default; else take the model's folder in Hugging Face layout",
+            "use smollm, refact, qwen2, llama-bpe, dbrx, smaug-bpe, gpt-2 or default, or the model's folder in Hugging Face format",
         ));
     };
     let llama3 = split["llama3"] == true;

@@ -23,8 +23,8 @@ impl Tokens {
                 [] => return Err(wrong(text, "which has no token").hint("leave it out")),
                 [one] if special.contains(&one) => tokens.push(one),
                 _ if ids.iter().any(|id| special.contains(id)) => {
-                    let hint = "a special token is no part of an answer's text: write it by itself";
-                    return Err(wrong(text, "which has a special token within it").hint(hint));
+                    let hint = "write a special token as a text by itself";
+                    return Err(wrong(text, "which contains a special token").hint(hint));
                 }
                 _ => {
                     // A sampler that does not know texts still stops at those of one token.
@@ -35,7 +35,7 @@ impl Tokens {
         }
         let (bytes, most) = (plain.iter().map(String::len).sum::<usize>(), StopTexts::MOST);
         if bytes > most {
-            let what = format!("`model.stop` has texts of {bytes} bytes together; {most} are the limit");
+            let what = format!("`model.stop` has texts of {bytes} bytes in total; expected at most {most}");
             return Err(Error::new(what));
         }
         let stops = Stops::from(tokens);
@@ -101,7 +101,7 @@ impl Tokens {
             self.source,
             shown::name(token)
         );
-        Error::new(what).hint("name special tokens alone")
+        Error::new(what).hint("use only special tokens")
     }
 }
 

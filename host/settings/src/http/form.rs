@@ -57,11 +57,11 @@ impl Form {
     pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
         let source = config.prompt.as_deref().or(config.api.prompt());
         let template = source.map(parsed).transpose();
-        let template = template.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
+        let template = template.map_err(|e| ("prompt", format!("could not parse the template: {e}")))?;
         let verdict = config.verdict.as_deref().unwrap_or(VERDICT);
         let verdict = pattern(verdict).map_err(|e| ("verdict", e))?;
         if verdict.captures_len() < 2 {
-            return Err(("verdict", "it has a group, in parentheses, that gives the verdict".to_owned()));
+            return Err(("verdict", "expected a group, in parentheses, for the verdict".to_owned()));
         }
         let form = Self { template, verdict };
         form.prompt(Variables::default()).map_err(|e| ("prompt", e))?;
@@ -82,7 +82,7 @@ impl Form {
         let Some(template) = &self.template else { return Ok(String::new()) };
         template
             .rendered(Serde(&variables))
-            .map_err(|e| format!("the prompt can't be made: {}", words(e.to_string().as_bytes())))
+            .map_err(|e| format!("could not render the prompt: {}", words(e.to_string().as_bytes())))
     }
 
     /// Returns the word that the last verdict in a reply gives, if there is one: before the last, a model may reason
@@ -98,7 +98,7 @@ impl Form {
 fn pattern(verdict: &str) -> Result<Regex, String> {
     let source = verdict.replace(MARK, STANDS_IN.encode_utf8(&mut [0; 4]));
     let pattern = RegexBuilder::new(&source).size_limit(LARGEST).build();
-    pattern.map_err(|e| format!("it is a regular expression: {}", words(e.to_string().as_bytes())))
+    pattern.map_err(|e| format!("expected a regular expression: {}", words(e.to_string().as_bytes())))
 }
 
 fn parsed(source: &str) -> Result<Template, minijinja::Error> {

@@ -90,13 +90,13 @@ impl EnvironmentConfig {
             EnvironmentTask::With { size, .. } => *size,
         });
         if self.tasks.is_empty() {
-            return Some(("tasks", "it names at least one task"));
+            return Some(("tasks", "expected at least one task"));
         }
         if sizes.chain([self.size]).any(|size| size == Some(0)) {
-            return Some(("size", "it is at least 1"));
+            return Some(("size", "expected at least 1"));
         }
         (self.tag.is_some() && self.package == Package::Verifiers)
-            .then_some(("tag", "a task set of verifiers reads answers by itself"))
+            .then_some(("tag", "task sets of verifiers parse answers themselves"))
     }
 
     /// Returns the request to the package, as JSON.

@@ -25,13 +25,13 @@ pub enum DataError {
     #[error("the data set has no files: `files` is empty")]
     NoFiles,
     /// A held-out share that is not allowed.
-    #[error("`held_out` is {0}; it is a share, from 0 to less than 1")]
+    #[error("`held_out` is {0}; expected at least 0 and below 1")]
     Share(f64),
     /// A template that does not parse.
-    #[error("`template` is no template: {0}")]
+    #[error("`template` is not a template: {0}")]
     Template(String),
     /// A limit of 0.
-    #[error("`limit` is 0; it is at least 1")]
+    #[error("`limit` is 0; expected at least 1")]
     NoLimit,
     /// `skip` went past the last row.
     #[error("`skip` is {skip}, which leaves nothing of the data set (rows: {rows})")]
@@ -62,7 +62,7 @@ pub enum DataError {
         reason: String,
     },
     /// A file name whose ending is not that of a known format.
-    #[error("`{0}` has no ending that tells its format")]
+    #[error("`{0}` has no extension of a known format")]
     UnknownFormat(PathBuf),
     /// A file of another kind, such as an archive.
     #[error("`{path}` is a {with} file; expected a data file, plain or compressed with gzip or zstd")]
@@ -73,7 +73,7 @@ pub enum DataError {
         with: &'static str,
     },
     /// A table that is compressed as a whole.
-    #[error("`{path}` is a table of {format} that is compressed with {with} as a whole", format = format.name())]
+    #[error("`{path}` is a {format} file compressed with {with} as a whole", format = format.name())]
     PackedTable {
         /// The file.
         path: PathBuf,
@@ -83,10 +83,10 @@ pub enum DataError {
         with: &'static str,
     },
     /// A pointer of Git LFS.
-    #[error("`{0}` is a pointer of Git LFS, and not the data file itself")]
+    #[error("`{0}` is a Git LFS pointer, not the data file itself")]
     Pointer(PathBuf),
     /// A `format` that is not the file's format.
-    #[error("`{path}` is {found}, and `format` says {given}", found = found.name(), given = given.name())]
+    #[error("`{path}` is {found}, but `format` is {given}", found = found.name(), given = given.name())]
     OtherFormat {
         /// The file.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum DataError {
         at: [usize; 2],
     },
     /// Not a parquet file, or a damaged one.
-    #[error("`{path}` is no parquet file, or cut off: {reason}")]
+    #[error("`{path}` is not a parquet file, or it is cut off: {reason}")]
     NotParquet {
         /// The file.
         path: PathBuf,
@@ -122,7 +122,7 @@ pub enum DataError {
         reason: String,
     },
     /// A compression that is not built in.
-    #[error("`{path}`: column `{column}` is compressed with {codec}, which is not read here")]
+    #[error("`{path}`: column `{column}` is compressed with {codec}, which is not supported")]
     Codec {
         /// The file.
         path: PathBuf,
@@ -132,7 +132,7 @@ pub enum DataError {
         codec: String,
     },
     /// A type of column that cannot be read.
-    #[error("`{path}`: column `{column}` holds {found}, which is not read here")]
+    #[error("`{path}`: column `{column}` holds {found}, which is not supported")]
     Unsupported {
         /// The file.
         path: PathBuf,
@@ -142,7 +142,7 @@ pub enum DataError {
         found: String,
     },
     /// JSON that is not an array.
-    #[error("`{path}` is JSON, but {found} and not an array of rows")]
+    #[error("`{path}` is JSON, but {found} instead of an array of rows")]
     NotArray {
         /// The file.
         path: PathBuf,
@@ -153,7 +153,7 @@ pub enum DataError {
     #[error("`{0}` has no rows")]
     Empty(PathBuf),
     /// A file without a known layout, and no columns named in the config.
-    #[error("`{path}` has no columns known as {missing}")]
+    #[error("`{path}` has no columns recognized as {missing}")]
     NoLayout {
         /// The file.
         path: PathBuf,
@@ -163,7 +163,7 @@ pub enum DataError {
         columns: Vec<String>,
     },
     /// A file of answers without an answer column, or without a gold column.
-    #[error("`{path}` has no column known as {missing}")]
+    #[error("`{path}` has no column recognized as {missing}")]
     NoAnswers {
         /// The file.
         path: PathBuf,
@@ -266,7 +266,7 @@ pub enum DataError {
         reason: String,
     },
     /// JSON that is not a row.
-    #[error("{place} is {found}; a row is an object, with columns by name")]
+    #[error("{place} is {found}; expected an object with the columns by name")]
     NotObject {
         /// Place of the row.
         place: Place,
@@ -294,7 +294,7 @@ pub enum DataError {
         columns: Vec<String>,
     },
     /// A row of a model's answers without an answer or a gold answer.
-    #[error("{place} lacks {key}: `{column}` is not there, or empty")]
+    #[error("{place} lacks {key}: `{column}` is missing or empty")]
     Lacks {
         /// Place of the row.
         place: Place,
@@ -314,7 +314,7 @@ pub enum DataError {
         found: &'static str,
     },
     /// A row without a column that a policy uses.
-    #[error("{place} has no column `{column}`, and the policy wants the column `{name}`")]
+    #[error("{place} has no column `{column}`, but the policy wants the column `{name}`")]
     NoFact {
         /// Place of the row.
         place: Place,
@@ -426,20 +426,20 @@ impl DataError {
     pub(super) fn answer(fault: AnswerFault, place: Place, column: String) -> Self {
         let (reason, hint) = match fault {
             AnswerFault::Inexact(number) => (
-                format!("is {number}, too large a number to be exact in this file"),
+                format!("is {number}, which is too large to be exact in this file"),
                 "write such answers as text",
             ),
             AnswerFault::NoMarker(marker) => (
-                format!("has no `{marker}`, which the answer is to follow"),
-                "`answer_after` is what stands before the answer in every row",
+                format!("has no `{marker}` before the answer"),
+                "set `answer_after` to text that precedes the answer in every row",
             ),
             AnswerFault::NoBox => (
-                "has no `\\boxed{…}` that closes".to_owned(),
-                "`answer_boxed` is for solutions that end in a box in every row",
+                "has no complete `\\boxed{…}`".to_owned(),
+                "set `answer_boxed` only if the solution in every row ends in a box",
             ),
             AnswerFault::Worked => (
                 "is a worked solution, with its answer after `####`".to_owned(),
-                "`answer_after = \"####\"` keeps the answer alone, `answer_after = \"\"` the whole text",
+                "set `answer_after = \"####\"` to keep only the answer, or `answer_after = \"\"` to keep all",
             ),
             AnswerFault::WorkedBox => (
                 "is a worked solution, with its answer in `\\boxed{…}`".to_owned(),
@@ -447,7 +447,7 @@ impl DataError {
             ),
             AnswerFault::Nested => (
                 "is a list of lists".to_owned(),
-                "an answer is text, a number, or a list of those of which any is right",
+                "write each answer as text, a number, or a list of accepted answers",
             ),
         };
         Self::Answer { place, column, reason, hint }
@@ -458,11 +458,11 @@ impl DataError {
         let fixed = match self {
             Self::Rows(errors) => return errors.iter().find_map(Self::hint),
             Self::NoColumn { key, columns, .. } => {
-                return Some(format!("its columns are {}; `{key}` names the one to take", listed(columns)));
+                return Some(format!("its columns are {}; set `{key}` to one of them", listed(columns)));
             }
             Self::NoLayout { columns, .. } => {
                 return Some(format!(
-                    "its columns are {}; say which to take with `question = \"…\"` and `answer = \"…\"`",
+                    "its columns are {}; choose with `question = \"…\"` and `answer = \"…\"`",
                     listed(columns)
                 ));
             }
@@ -474,16 +474,16 @@ impl DataError {
             }
             Self::NoFact { name, columns, .. } => {
                 return Some(format!(
-                    "its columns are {}; say which to take with `columns = {{ {name} = \"…\" }}`",
+                    "its columns are {}; choose one with `columns = {{ {name} = \"…\" }}`",
                     listed(columns)
                 ));
             }
             Self::Fact { .. } => {
-                "each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them \
+                "give each problem a finite number, a word, or a list of as many numbers, or leave these rows \
                  out"
             }
             Self::OwnColumn => {
-                "policies get it without a column of the files; call the other one by another name"
+                "give that column another name: policies get `length` without a column of the files"
             }
             Self::Answer { hint, .. } => hint,
             Self::SeveralAnswers { .. } => "name the one to take with `answer = \"…\"`",
@@ -491,41 +491,37 @@ impl DataError {
                 "set `format` to \"jsonl\", \"json\", \"csv\", \"tsv\", \"parquet\" or \"arrow\""
             }
             Self::Packed { .. } => "unpack it, or write the data set again as JSON lines or parquet",
-            Self::PackedTable { .. } => "unpack it: such a table has its own compression",
+            Self::PackedTable { .. } => "unpack it: this format has its own compression",
             Self::Pointer(_) => "run `git lfs pull` in its folder",
-            Self::OtherFormat { .. } => {
-                "leave `format` out: a file of this format is known by its first bytes"
-            }
+            Self::OtherFormat { .. } => "leave `format` out: this format is detected from the first bytes",
             Self::Twins { .. } => "rename one of them in the file",
             Self::NotParquet { .. } | Self::NotArrow { .. } | Self::Broken { .. } => {
                 "fetch the file again, or write it again; it may have been cut off on the way"
             }
-            Self::LongRow { .. } => "shorten the row, or leave out of the file what it does not need",
+            Self::LongRow { .. } => "shorten the row, or remove what it does not need",
             Self::Fields { format: Format::Tsv, .. } => {
                 "put a field between quotes if it has a tab, a quote or a line break in it"
             }
             Self::Fields { .. } => {
                 "put a field between quotes if it has a comma, a quote or a line break in it"
             }
-            Self::OpenQuote(_) => "write a quote within a field between quotes twice",
-            Self::NotInJson { .. } => {
-                "write a number or text there that JSON has, or leave the row out of the file"
-            }
+            Self::OpenQuote(_) => "double a quote inside a quoted field",
+            Self::NotInJson { .. } => "use a valid JSON number or text there, or leave the row out",
             Self::NotObject { .. } => "write each row as an object: {\"question\": \"…\", \"answer\": \"…\"}",
             Self::Question { .. } => "name the column to take with `question = \"…\"`",
             Self::Part { .. } => "leave out rows with parts that are not text",
             Self::Written { .. } => "write the data set as JSON lines or parquet, which have lists",
             Self::Codec { .. } => "write the file again with snappy or zstd",
-            Self::Unsupported { .. } => {
-                "text, numbers, true and false, and lists and structs of those are read"
-            }
-            Self::Empty(_) => "a row is an object with a question and an answer in it",
+            Self::Unsupported { .. } => "use text, numbers, booleans, and lists and structs of these",
+            Self::Empty(_) => "write each row as an object with a question and an answer",
             Self::NotUtf8(_) => "write the file again as UTF-8",
-            Self::NotArray { .. } | Self::NotJson { .. } => "rows stand one to a line, or all in one array",
-            Self::NothingWhole { .. } => "`question` and `answer` name the columns to take",
+            Self::NotArray { .. } | Self::NotJson { .. } => {
+                "write one row per line, or all rows in one array"
+            }
+            Self::NothingWhole { .. } => "set `question` and `answer` to the columns to use",
             Self::Unreadable { reason, .. } if reason == FOLDER => "name the files in it",
-            Self::NothingAsked { .. } => "`question` names the column to take",
-            Self::NothingAnswered { .. } => "`answer` names the column to take",
+            Self::NothingAsked { .. } => "set `question` to the column to use",
+            Self::NothingAnswered { .. } => "set `answer` to the column to use",
             _ => return None,
         };
         Some(fixed.to_owned())

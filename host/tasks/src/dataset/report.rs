@@ -48,7 +48,7 @@ impl Report {
         let long = |l: &OverLong| (l.place.clone(), format!(" (length {})", l.length));
         let bare = |place: &Place| (place.clone(), String::new());
         let groups = [
-            ("the same as an earlier one", named(&self.duplicates, repeat)),
+            ("identical to an earlier one", named(&self.duplicates, repeat)),
             ("the same question as an earlier one with another answer", named(&self.contradictions, repeat)),
             ("without a question and left out", named(&self.unasked, bare)),
             ("without an answer and left out", named(&self.unanswered, bare)),

@@ -140,7 +140,7 @@ impl<'a> Wording<'a> {
                         self.variables().into_iter().filter(|name| !row.contains_key(name)).collect();
                     match (error.kind(), absent.first()) {
                         (ErrorKind::UndefinedError, Some(name)) => {
-                            format!("the template asks for `{name}`, which is not there")
+                            format!("the template uses `{name}`, which does not exist")
                         }
                         _ => format!("the template failed: {}", told(&error)),
                     }
@@ -160,7 +160,7 @@ impl<'a> Wording<'a> {
                     messages.remove(0);
                 }
                 Some(first) if first.role == "system" => {
-                    return Err("it has a system message of its own, beside `system`".to_owned());
+                    return Err("it has its own system message, but `system` is also set".to_owned());
                 }
                 _ => {}
             }
@@ -187,7 +187,7 @@ fn words(question: Question) -> Result<String, String> {
             let mut spoken = messages.into_iter().filter(|m| !m.content.trim().is_empty());
             match (spoken.next(), spoken.next()) {
                 (Some(only), None) if only.role == "user" => Ok(only.content),
-                _ => Err("the template wants one question, and this is a conversation".to_owned()),
+                _ => Err("the template needs one question, but this is a conversation".to_owned()),
             }
         }
     }
@@ -223,7 +223,7 @@ mod tests {
         let said = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
         assert_eq!(chat, Ok(Ask::Chat(vec![said("system", "Be brief."), said("user", "How many <b>?")])));
         let misspelt = ask(Wording::new(Some("{{ body }}"), false, None), row);
-        assert_eq!(misspelt, Err("the template asks for `body`, which is not there".to_owned()));
+        assert_eq!(misspelt, Err("the template uses `body`, which does not exist".to_owned()));
         let broken = Wording::new(Some("one\n{{ question"), false, None).err();
         assert_eq!(
             broken.as_deref(),
@@ -247,7 +247,7 @@ mod tests {
         }
         let terms = format!("{{{{ {}1 }}}}", "1 + ".repeat(100_000));
         let said = Wording::new(Some(&terms), false, None).err();
-        assert!(said.is_some_and(|said| said.contains("a template has at most 131072")));
+        assert!(said.is_some_and(|said| said.contains("expected at most 131072")));
     }
 
     #[test]

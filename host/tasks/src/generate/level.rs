@@ -77,10 +77,10 @@ impl Level {
         ];
         for (key, (from, to), least, most) in ranges {
             if from > to {
-                return Err(format!("`{key}` goes from {from} to {to}, that is, backwards"));
+                return Err(format!("`{key}` goes from {from} to {to}; expected the smaller number first"));
             }
             if from < least || to > most {
-                return Err(format!("`{key}` of {kind} is from {least} to {most}, not {from} to {to}"));
+                return Err(format!("`{key}` of {kind} must be from {least} to {most}, not {from} to {to}"));
             }
         }
         let known = match (kind, &self.operators) {
@@ -90,7 +90,7 @@ impl Level {
             (_, Some(_)) => return Err(format!("`operators` is for chains and countdowns, not for {kind}")),
         };
         if !known {
-            return Err(format!("`operators` of {kind} is a choice of at least one of {}", choice(kind)));
+            return Err(format!("`operators` of {kind} must have at least one of {}", choice(kind)));
         }
         if self.target.is_some() && kind != TaskKind::Countdown {
             return Err(format!("`target` is for countdowns, not for {kind}"));

@@ -270,7 +270,7 @@ fn slice(of: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Value,
         return Ok(indexes(characters.len()).map(|at| characters[at]).collect::<String>().into());
     }
     if of.is_undefined() {
-        return Err(Error::new(ErrorKind::UndefinedError, "a slice of what is not there"));
+        return Err(Error::new(ErrorKind::UndefinedError, "a slice of an undefined value"));
     }
     if !is_list(of) {
         return Ok(Value::UNDEFINED);

@@ -22,7 +22,7 @@ pub(super) fn to_json(value: &Value, more: Rest<ValueOrKwargs>) -> Result<String
     let indent = next("indent")?;
     let separators = next("separators")?.filter(|pair| !pair.is_none()).map(|pair| {
         let text = |at| pair.get_item_by_index(at).ok().and_then(|text| text.as_str().map(str::to_owned));
-        text(0).zip(text(1)).ok_or_else(|| invalid("`separators` is a pair of texts"))
+        text(0).zip(text(1)).ok_or_else(|| invalid("`separators` must be a pair of texts"))
     });
     let sorted = next("sort_keys")?.is_some_and(|sorted| sorted.is_true());
     named.assert_all_used()?;
@@ -49,7 +49,7 @@ fn json(value: &Value, style: &Style) -> Result<String, Error> {
                 made::count(spaces)?;
                 " ".repeat(spaces)
             }
-            None => indent.as_str().ok_or_else(|| invalid("`indent` is a number or a text"))?.to_owned(),
+            None => indent.as_str().ok_or_else(|| invalid("`indent` must be a number or a text"))?.to_owned(),
         }),
         _ => None,
     };
@@ -140,7 +140,7 @@ impl Writer<'_> {
                 self.value(out, key, 0)?;
                 out.write_char('"')
             }
-            kind => self.fails(format!("a key of JSON is no {kind}")),
+            kind => self.fails(format!("a JSON key can't be of type {kind}")),
         }
     }
 
