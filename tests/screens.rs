@@ -521,9 +521,9 @@ fn no_policy_s_name_is_in_the_host() {
 fn a_policy_is_started_built_checked_and_run() {
     let scratch = Scratch::new();
     insta::assert_snapshot!(scratch.allot(&["new", "My Policy"]), @"
-    error: `My Policy` can't be a policy's name
+    error: `My Policy` is not a valid policy name
 
-    hint: a name is lower-case letters, digits and dashes, as in `my-policy`
+    hint: use lower-case letters, digits and dashes, as in `my-policy`
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "my-policy"]), @"

@@ -812,7 +812,7 @@ fn without_a_whole_checkpoint_nothing_is_thrown_away() {
     let before = scratch.read("out/record.jsonl");
     insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
-    error: no checkpoint in `out/checkpoints` is whole: `out/checkpoints/step-000006/state.json` is not what its checkpoint's manifest says
+    error: no checkpoint in `out/checkpoints` is whole: `out/checkpoints/step-000006/state.json` does not match its checkpoint's manifest
 
     hint: put back what was changed; without that folder the run starts anew
     exit code 2

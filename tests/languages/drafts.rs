@@ -276,7 +276,7 @@ fn a_build_tells_at_once_what_python_can_tell() {
     );
     let decision = built(source.replacen("view.can_sample", "view.can_smple", 1));
     assert!(
-        decision.contains("`fresh` did not decide on a fresh step, tried before it is built: "),
+        decision.contains("`fresh` failed on a fresh step, in the trial before the build: "),
         "{decision}"
     );
     assert!(decision.contains("'View' object has no attribute 'can_smple'"), "{decision}");

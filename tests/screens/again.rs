@@ -241,5 +241,5 @@ fn a_bench_tells_every_round() {
         }
     }
     let (_, told) = bench(&["decode", "--tokens", "9000"]);
-    assert!(told.starts_with("error: 9001 tokens are more than the model's context has"), "{told}");
+    assert!(told.starts_with("error: the longest work has 9001 tokens; the model's context has"), "{told}");
 }

@@ -25,7 +25,7 @@ fn open(config: &PythonConfig, grader: AnyGrader) -> Result<Guest> {
     let what = grader.name();
     let there = |path: Option<PathBuf>, needed: &str, key: &str| {
         let path = path.ok_or_else(|| {
-            Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
+            Error::new("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
                 .hint(format!("name {needed} by `{key}` in [reward.python]"))
         })?;
         if path.exists() {

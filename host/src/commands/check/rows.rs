@@ -10,7 +10,7 @@ use super::time::Time;
 use crate::screen::Screen;
 
 /// Why something was not tested: there was no time left for it.
-pub const LATE: &str = "the time was over";
+pub const LATE: &str = "the time limit was reached";
 
 /// What the test of a requirement came to.
 #[derive(Clone, Debug, PartialEq)]

@@ -32,7 +32,7 @@ use = \"the one at hand\"
 prompts = 200
 ";
 
-/// Runs it. Returns how it ended, or nothing if the time was over before.
+/// Runs it. Returns how it ended, or nothing if the time limit was reached before.
 pub fn simulate(
     policy: &Policy,
     typed: &BTreeMap<String, toml::Value>,
