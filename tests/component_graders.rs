@@ -147,7 +147,7 @@ fn a_run_goes_on_with_the_same_component_and_no_other() {
     other[at..at + 5].copy_from_slice(b"Right");
     scratch.write("plain.wasm", other);
     let other = scratch.allot(&["train", "--resume", "run"]);
-    assert!(other.contains("is from a run with another judge: "), "{other}");
+    assert!(other.contains("is from a run with another grader: "), "{other}");
     assert!(other.contains("plain.wasm` is not what it was") && other.ends_with("exit code 2"), "{other}");
     let other = scratch.allot(&["train", "--resume", "pinned"]);
     assert!(other.contains("the component's sha256 is HASH, the config demands HASH"), "{other}");

@@ -311,5 +311,5 @@ fn a_config_says_what_environments_make() {
         + &whole[whole.find("[checkpoint]").unwrap()..];
     scratch.write("run.toml", exact);
     let said = scratch.allot(&["train", "run.toml", "--dry-run"]);
-    assert!(said.contains("problems of reasoning-gym are judged by it alone"), "{said}");
+    assert!(said.contains("only reasoning-gym can grade its own problems"), "{said}");
 }

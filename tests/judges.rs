@@ -534,7 +534,7 @@ done
     assert!(scratch.read("kept").lines().count() > 3 && unjudged > 3, "some of both: {said}");
     let notes: Vec<&str> = said.lines().filter(|line| line.starts_with("note: ")).collect();
     assert!(
-        notes.len() >= 2 && notes[0].contains("could not be judged, the last because the grader "),
+        notes.len() >= 2 && notes[0].contains("could not be graded; reason for the last: the grader "),
         "{said}"
     );
     assert!(notes.last().unwrap().starts_with(&format!("note: {unjudged} answers could not")), "{said}");
@@ -706,11 +706,8 @@ fn a_run_goes_on_under_its_own_judge_alone() {
     let before = scratch.read("run/record.jsonl");
     let refused = |how: &str| {
         let said = scratch.allot(&["train", "--resume", "run"]);
-        assert!(said.contains("is from a run with another judge: ") && said.contains(how), "{said}");
-        assert!(
-            said.contains("\nhint: put the grader back as it was") && said.ends_with("exit code 2"),
-            "{said}"
-        );
+        assert!(said.contains("is from a run with another grader: ") && said.contains(how), "{said}");
+        assert!(said.contains("\nhint: restore the grader") && said.ends_with("exit code 2"), "{said}");
         assert_eq!(scratch.read("run/record.jsonl"), before, "nothing was touched");
     };
     scratch.write("judge.py", LOST.replace(" in asked", " not in asked"));

@@ -227,9 +227,9 @@ fn no_more_connections_are_open_than_there_may_be() {
     command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_allot"), "train", "run.toml", "--dry-run"]);
     let done = command.current_dir(scratch.path()).output().unwrap();
     insta::assert_snapshot!(String::from_utf8_lossy(&done.stderr), @r"
-    error: `engine.connections` is 100, and this process may have 200 files open at a time
+    error: `engine.connections` is 100, but this process may have only 200 files open at a time
 
-    hint: lower it, or let the process have more first: ulimit -n 256
+    hint: lower it, or raise the limit first: ulimit -n 256
     ");
 }
 
@@ -598,7 +598,7 @@ fn a_state_that_the_server_no_longer_has_is_named() {
     error: the engine failed in step 2: the server at [server] no longer has the state `[path]`: Checkpoint not found: [path]
 
     hint: its folder of checkpoints may have been moved or cleared; an earlier checkpoint names another
-    note: all that was finished is in run/record.jsonl
+    note: everything that was finished is in run/record.jsonl
     note: the last good checkpoint is run/checkpoints/step-000002; to resume from it: allot train --resume run
     exit code 2
     ");

@@ -403,7 +403,7 @@ fn an_unknown_policy_is_told_with_the_nearest_name() {
     error: no policy is called `pilot-comit`
 
     hint: did you mean `pilot-commit`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
 }

@@ -96,7 +96,7 @@ pub fn report(gathered: &Gathered, out: &Path) -> Result<Report> {
     // Before anybody reads it. A comparison of another user may be one that cannot be written to.
     for (folder, planned) in &gathered.comparisons {
         if let Err(error) = comparison::looks::keep(folder, planned, &report) {
-            run_dir::note(&format!("that this report was made is not recorded: {}", error.what));
+            run_dir::note(&format!("could not record that this report was made: {}", error.what));
         }
     }
     write(&report, &groups, out)?;

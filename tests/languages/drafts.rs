@@ -85,7 +85,7 @@ fn every_output_says_that_it_is_a_draft() {
     assert!(replayed.contains(r#""draft":true"#), "{replayed}");
     let own = scratch.allot(&["replay", "out"]);
     insta::assert_snapshot!(own, @"
-    error: a draft of `fresh` decided in this run, and runs keep no copy of drafts
+    error: this run used a draft of `fresh`, and runs do not keep copies of drafts
 
     hint: give the policy to replay: `allot replay RUN FOLDER/policy.py`, or a component
     exit code 2
