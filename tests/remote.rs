@@ -190,7 +190,7 @@ fn a_newer_server_is_spoken_to_in_protobuf_and_the_run_is_the_same() {
     server.play(vec![Trick { verb: "retrieve_future", at: 100, times: 1_000, what: What::Half }]);
     let said = told(&scratch, &server, &["run.toml", "--out", "run"]);
     let first = error(&said).lines().next().unwrap();
-    assert!(first.ends_with("with a message that breaks off, or of another kind"), "{said}");
+    assert!(first.ends_with("with a message that is cut off or of another kind"), "{said}");
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn what_can_t_be_right_ends_the_run_in_a_sentence_and_it_goes_on() {
             }),
         ),
         (
-            "word of another request",
+            "a reply to another request",
             edited(|v| {
                 *v = json!({ "type": "try_again", "request_id": "1", "queue_state": "active" });
             }),
@@ -671,9 +671,9 @@ fn what_a_user_gets_wrong_is_told_before_anything_is_made() {
     server.play(vec![Trick { verb: "healthz", at: 1, times: 9, what: What::Status(404, "nothing here") }]);
     insta::assert_snapshot!(one("rows = 64", "rows = 64"), @r"
     rows = 64
-    error: what is at [server] does not speak the Tinker protocol, `/api/v1`
+    error: the server at [server] does not speak the Tinker protocol, `/api/v1`
 
-    hint: `engine.url` is what comes before `/api/v1`; see what answers at [server]/api/v1/healthz
+    hint: set `engine.url` to the part before `/api/v1`; check what answers at [server]/api/v1/healthz
     exit code 2
     ");
     server.play(vec![Trick { verb: "healthz", at: 1, times: 9, what: What::Raw("<html>welcome</html>") }]);

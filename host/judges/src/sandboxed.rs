@@ -32,7 +32,7 @@ fn open(config: &PythonConfig, grader: AnyGrader) -> Result<Guest> {
             return Ok(path);
         }
         let error = Error::new(format!("there is no {needed} at `{}`", path.display()));
-        let error = error.hint(format!("fetch it, once for this machine: allot fetch {what}"));
+        let error = error.hint(format!("run, once on this machine: allot fetch {what}"));
         Err(error.hint(format!("or name it by `{key}` in [reward.python]")))
     };
     let cache = cache("python");

@@ -61,10 +61,7 @@ impl Service {
             Halt::NoSuchPath(detail) => {
                 let (url, section) = (&self.client.to().url, self.client.to().section);
                 let what = format!("the server at {url} has no `{path}`, or no such model{}", dash(&detail));
-                told(
-                    what,
-                    &format!("`{section}.url` is what comes before `{path}`; see the server's own log"),
-                )
+                told(what, &format!("`{section}.url` is what comes before `{path}`; check the server's log"))
             }
         })
     }

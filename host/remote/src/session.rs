@@ -157,8 +157,8 @@ impl Session {
             })?;
         let said: Value = client.read("create_session", &answer)?;
         if let Some(error) = said["error_message"].as_str() {
-            let what = format!("the server at {} wants no session with allot: {error}", config.url);
-            return Err(Failure::Stop(told(what, "it may speak another version of the protocol")));
+            let what = format!("the server at {} refused a session: {error}", config.url);
+            return Err(Failure::Stop(told(what, "check which protocol version it speaks")));
         }
         match said["session_id"].as_str() {
             Some(id) => Ok(id.to_owned()),

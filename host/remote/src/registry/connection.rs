@@ -51,8 +51,8 @@ impl<'a> Connection<'a> {
             ..ClientConfig::default()
         };
         let client = Client::try_from(config).map_err(|error| {
-            Error::new(format!("could not make ready to reach {host}: {}", root(&error)))
-                .hint("the certificates that are trusted come from the system: Debian's `ca-certificates`")
+            Error::new(format!("could not set up a connection to {host}: {}", root(&error)))
+                .hint("install the system's certificates, on Debian `ca-certificates`")
         })?;
         let line = Self { client, image, host, login: Login::of(host), operation };
         let auth = line.login.as_ref().map_or(RegistryAuth::Anonymous, Login::auth);
@@ -215,7 +215,7 @@ pub(super) fn online<T: Send>(work: impl AsyncFnOnce() -> Result<T> + Send) -> R
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| Error::new(format!("could not make ready to reach a registry: {e}")))?;
+            .map_err(|e| Error::new(format!("could not set up a connection to a registry: {e}")))?;
         let done = runtime.block_on(work());
         // A name that is still being looked up is not waited for.
         runtime.shutdown_background();
