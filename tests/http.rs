@@ -298,7 +298,7 @@ fn an_answer_that_a_server_fails_at_costs_itself_alone() {
         server.play(Vec::new());
         let got = ask(&mut judge(&config), &answers).unwrap();
         for (i, got) in got.into_iter().enumerate() {
-            let why = "the server failed at it 3 times: it answers 500 Internal Server Error: out of luck";
+            let why = "the server failed 3 times: it answers 500 Internal Server Error: out of luck";
             let expected = if i == 3 { Err(why.to_owned()) } else { judged(Some(i == 5), None) };
             assert_eq!(got, expected, "{i}");
         }

@@ -597,7 +597,7 @@ fn a_state_that_the_server_no_longer_has_is_named() {
     insta::assert_snapshot!(said.replace(&path, "[path]"), @r"
     error: the engine failed in step 2: the server at [server] no longer has the state `[path]`: Checkpoint not found: [path]
 
-    hint: its folder of checkpoints may have been moved or cleared; an earlier checkpoint names another
+    hint: check its folder of checkpoints, which may have been moved or cleared, or use an earlier checkpoint
     note: everything that was finished is in run/record.jsonl
     note: the last good checkpoint is run/checkpoints/step-000002; to resume from it: allot train --resume run
     exit code 2

@@ -209,9 +209,9 @@ fn what_can_not_be_packed_is_told() {
     exit code 2
     ");
     insta::assert_snapshot!(told(&scratch, &["pack", "uniform", "--push", "ghcr.io/me/mine:1"]), @"
-    error: `ghcr.io/me/mine:1` is no address in a registry
+    error: `ghcr.io/me/mine:1` is not an address in a registry
 
-    hint: such an address is `oci://REGISTRY/NAME@sha256:DIGEST`, with two slashes
+    hint: write it as `oci://REGISTRY/NAME@sha256:DIGEST`, with two slashes
     exit code 2
     ");
 }

@@ -15,8 +15,7 @@ pub(super) struct Login {
 
 impl Login {
     /// Where logins come from.
-    pub const READ: &str =
-        "what it writes into Docker's `config.json` is read, what a credential helper keeps is not";
+    pub const READ: &str = "logins in Docker's `config.json` are read, those in a credential helper are not";
 
     /// The one for a registry in `$DOCKER_CONFIG/config.json` or `~/.docker/config.json`. A registry without
     /// one is asked as by anyone, and so it is where there is no such file or it can't be read: it is another
