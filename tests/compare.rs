@@ -179,8 +179,8 @@ fn large() -> String {
 fn a_memory_that_has_nothing_to_remember_is_told() {
     let scratch = with(&large());
     let text = said(&scratch, &["compare", "compare.toml", "--dry-run"]);
-    let told = "note: no prompt is offered twice, unless a policy asks for fewer than 0.5 rollouts a prompt: what a \
-                policy makes of past visits, and of evicting prompts for good, would not be tested";
+    let told = "note: no prompt is offered twice unless a policy asks for fewer than 0.5 rollouts per prompt: the \
+                use of past visits and the eviction of prompts would not be tested";
     assert!(text.contains(told), "{text}");
     assert!(
         text.contains("prompts on offer      4000; the budget is 250 groups of 8, 0.06 of a pass"),
@@ -433,7 +433,7 @@ fn two_processes_are_never_at_work_on_one_run() {
     let cut: Vec<&str> = text.lines().take(8).collect();
     fs::write(scratch.path().join("run/record.jsonl"), cut.join("\n") + "\n").unwrap();
     let said = said(&scratch, &["train", "--resume", "run"]);
-    assert!(said.contains("error: another process is at work in `run`"), "{said}");
+    assert!(said.contains("error: another process is working in `run`"), "{said}");
     drop(held);
 }
 
@@ -469,7 +469,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     error: no policy is called `dappo`
 
     hint: did you mean `dapo`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
     insta::assert_snapshot!(

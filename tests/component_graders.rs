@@ -147,8 +147,8 @@ fn a_run_goes_on_with_the_same_component_and_no_other() {
     other[at..at + 5].copy_from_slice(b"Right");
     scratch.write("plain.wasm", other);
     let other = scratch.allot(&["train", "--resume", "run"]);
-    assert!(other.contains("is from a run with another judge: "), "{other}");
-    assert!(other.contains("plain.wasm` is not what it was") && other.ends_with("exit code 2"), "{other}");
+    assert!(other.contains("is from a run with another grader: "), "{other}");
+    assert!(other.contains("plain.wasm` has changed") && other.ends_with("exit code 2"), "{other}");
     let other = scratch.allot(&["train", "--resume", "pinned"]);
     assert!(other.contains("the component's sha256 is HASH, the config demands HASH"), "{other}");
     scratch.write("plain.wasm", kept);
@@ -188,7 +188,7 @@ fn a_component_that_is_no_grader_is_told() {
     insta::assert_snapshot!(told(&scratch), @"
     error: could not read `FOLDER/none.wasm`: there is no such file or folder
 
-    hint: `use` in [reward.component] is the path of a component, or its address in a registry
+    hint: set `use` in [reward.component] to the path of a component, or its address in a registry
     exit code 2
     ");
 }

@@ -292,9 +292,9 @@ fn slurm_that_is_not_there_is_told() {
     hint: write them as in --slurm-options "--partition=short --time=2:00:00"
     "#);
     insta::assert_snapshot!(place.said(&compare("local", &["--slurm-options", "--qos=x"])).1, @"
-    error: --slurm-options is for runs that Slurm makes
+    error: --slurm-options needs --executor slurm
 
-    hint: leave it out, or say --executor slurm
+    hint: leave it out, or set --executor slurm
     ");
     // The cores of a login node say nothing about a node's.
     let unsaid = trained().replace("threads = 2\n", "");

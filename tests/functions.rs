@@ -202,7 +202,7 @@ fn a_run_is_rewarded_by_a_function_and_goes_on_with_the_same_one_alone() {
     scratch.write("found", "");
     scratch.write("reward.py", lost.replace("return float(", "return 0.5 * float("));
     let said = scratch.allot(&["train", "--resume", "lost"]);
-    assert!(said.contains("is from a run with another judge: ") && said.ends_with("exit code 2"), "{said}");
+    assert!(said.contains("is from a run with another grader: ") && said.ends_with("exit code 2"), "{said}");
     scratch.write("reward.py", &lost);
     let said = scratch.allot(&["train", "--resume", "lost"]);
     assert!(said.ends_with("exit code 0"), "{said}");

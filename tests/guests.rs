@@ -63,7 +63,7 @@ fn a_guest_that_traps_is_quoted() {
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -76,7 +76,7 @@ fn a_guest_that_loops_runs_out_of_fuel() {
 
     hint: look for an endless loop, or raise `fuel` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -95,7 +95,7 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
 
     hint: look for an endless loop, or raise `seconds` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -108,7 +108,7 @@ fn a_guest_that_grows_runs_out_of_memory() {
 
     hint: look for a list that only grows, or raise `memory` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -121,7 +121,7 @@ fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
 
     hint: look for a list that only grows, or raise `memory` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -133,7 +133,7 @@ fn a_guest_that_gives_up_is_quoted() {
     error: in step 0, round 0 policy `guest` gave up: the words of the guest
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -145,7 +145,7 @@ fn a_list_outside_the_guest_s_memory_is_a_trap() {
     error: in step 0, round 0 policy `guest` trapped: list pointer/length out of bounds of memory
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -157,7 +157,7 @@ fn a_guest_that_logs_without_end_keeps_its_last_words() {
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -193,7 +193,7 @@ fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: clock HASH random HASH variables 0000000000000000 no folder 0000000000000008
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -206,7 +206,7 @@ fn a_prompt_asked_for_twice_breaks_a_rule() {
 
     hint: add the counts up in one request
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -219,7 +219,7 @@ fn a_position_past_the_end_breaks_a_rule() {
 
     hint: positions index the group's lists, from 0, each once
     note: its view is in out/view-0.1.json; to repeat the call: allot replay out --at 0.1
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -232,7 +232,7 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
 
     hint: look for a division by zero
     note: its view is in out/view-0.1.json; to repeat the call: allot replay out --at 0.1
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -245,7 +245,7 @@ fn a_state_of_20_megabytes_breaks_a_rule() {
 
     hint: past visits and held rollouts come with every view; remember only what does not
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -258,7 +258,7 @@ fn a_plan_that_asks_nothing_breaks_a_rule() {
 
     hint: answer `train` when there is nothing to sample; its picks may be empty
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }

@@ -263,7 +263,7 @@ fn what_is_no_reply_is_no_verdict() {
         };
         server.play(vec![trick(verb, 1, What::Raw(text))]);
         let got = ask(&mut judge(&config), &["5"]).unwrap().remove(0);
-        assert_eq!(got, Err(format!("the server said `{text}`, which is no reply of `{api}`")));
+        assert_eq!(got, Err(format!("the server said `{text}`, which is not a reply of `{api}`")));
         server.play(vec![trick(verb, 1, What::Status(400, "this is 9000 tokens long"))]);
         let got = ask(&mut judge(&config), &["5"]).unwrap().remove(0);
         assert_eq!(got, Err("the server refused it (400): this is 9000 tokens long".to_owned()));
@@ -298,7 +298,7 @@ fn an_answer_that_a_server_fails_at_costs_itself_alone() {
         server.play(Vec::new());
         let got = ask(&mut judge(&config), &answers).unwrap();
         for (i, got) in got.into_iter().enumerate() {
-            let why = "the server failed at it 3 times: it answers 500 Internal Server Error: out of luck";
+            let why = "the server failed 3 times: it answers 500 Internal Server Error: out of luck";
             let expected = if i == 3 { Err(why.to_owned()) } else { judged(Some(i == 5), None) };
             assert_eq!(got, expected, "{i}");
         }
@@ -312,7 +312,7 @@ fn a_server_that_is_gone_ends_judging_in_a_sentence() {
         (503, "in 0.2 s: it answers 503 Service Unavailable: gone"),
         (500, "in 0.2 s: it answers 500 Internal Server Error: gone"),
         (404, "has no `chat/completions`, or no such model: gone"),
-        (401, "wants a key (401)"),
+        (401, "needs a key (401)"),
     ] {
         // One of its own: requests that the grader before gave up may come in late, and would be counted.
         let server = Server::start();
@@ -355,7 +355,7 @@ fn a_server_is_looked_at_before_anything_else() {
     );
     server.lock();
     let error = check(&config(json!({})));
-    assert!(error.what.ends_with("wants a key (401)"), "{error:?}");
+    assert!(error.what.ends_with("needs a key (401)"), "{error:?}");
     assert_eq!(
         error.hints,
         ["name the variable that has it: `reward.http.api_key_env = \"OPENAI_API_KEY\"`"]
@@ -488,7 +488,7 @@ fn a_run_goes_on_where_its_judge_was_lost_or_it_was_killed() {
             said.contains("has not done `chat/completions` in 0.3 s") && said.ends_with("exit code 2"),
             "{said}"
         );
-        assert!(said.contains("`reward.http.patience_seconds` says how long"), "{said}");
+        assert!(said.contains("set `reward.http.patience_seconds` to wait longer"), "{said}");
         let (_, after) = resumed(&run, &run);
         // What it had judged is not asked again; the greeting is, and what a busy server was late for.
         let known = at - 2;
@@ -521,10 +521,7 @@ fn another_model_judges_no_more() {
     scratch.write("run.toml", there(&server, ""));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     let said = error(&said);
-    assert!(
-        said.contains("has changed while the run went on: it was `judge-7b`, and is `judge-70b`"),
-        "{said}"
-    );
+    assert!(said.contains("changed during the run: it was `judge-7b`, and is now `judge-70b`"), "{said}");
     assert!(said.ends_with("exit code 2"), "{said}");
 }
 
@@ -539,7 +536,7 @@ fn a_key_is_shown_to_nobody() {
         (String::from_utf8_lossy(&done.stderr).into_owned(), done.status.success())
     };
     let (said, fine) = train("sk-otherotherother");
-    assert!(!fine && said.contains("does not take the key in `JUDGE_KEY` (401)"), "{said}");
+    assert!(!fine && said.contains("rejected the key in `JUDGE_KEY` (401)"), "{said}");
     assert!(!said.contains("sk-other"), "{said}");
     let (said, fine) = train(KEY);
     assert!(fine, "{said}");

@@ -92,12 +92,12 @@ fn a_judge_that_fails_costs_its_own_answer_and_no_other() {
         ("die", unsure("ended with exit status 3, and last said `last words`")),
         ("later", judged(true)),
         ("crash", unsure("ended with signal 11 (SIGSEGV)")),
-        ("babble", unsure("said `I think so.`, which does not answer what it was asked")),
+        ("babble", unsure("said `I think so.`, which does not answer the question")),
         ("right", judged(true)),
-        ("other", unsure(r#"said `{"id":999,"correct":true}`, which does not answer what it was asked"#)),
-        ("anonymous", unsure(r#"said `{"correct":true}`, which does not answer what it was asked"#)),
+        ("other", unsure(r#"said `{"id":999,"correct":true}`, which does not answer the question"#)),
+        ("anonymous", unsure(r#"said `{"correct":true}`, which does not answer the question"#)),
         ("close", unsure("closed its input or output")),
-        ("flood", unsure(&format!("said `{}…`, which does not answer what it was asked", "y".repeat(200)))),
+        ("flood", unsure(&format!("said `{}…`, which does not answer the question", "y".repeat(200)))),
         ("unsure", unsure("says: no idea")),
         ("chatty", judged(true)),
         ("leave", judged(true)),
@@ -333,9 +333,9 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
         ..JudgeConfig::default()
     };
     let by_hand = "try it by hand: echo '{\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"}' | ";
-    let protocol = "a grader answers each line like {\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"} \
+    let protocol = "answer each line like {\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"} \
                     with a line like {\"id\":1,\"correct\":true}, or {\"id\":1,\"error\":\"why not\"}, and \
-                    prints nothing else";
+                    print nothing else";
 
     let missing = told(GraderCommand::command(&config(&["no-such-judge", "--fast"]), question("hello")));
     let what = "the grader `no-such-judge --fast` could not be started: there is no such program";
@@ -347,12 +347,12 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
     assert_eq!(script("read -r line; exit 0").what, "the grader `puppet` ended with exit status 0");
 
     let babbles = script("echo ready; cat");
-    let what = "the grader `puppet` said `ready`, which does not answer what it was asked";
+    let what = "the grader `puppet` said `ready`, which does not answer the question";
     assert_eq!(babbles, Error::new(what).hint(protocol));
 
     let patience = Duration::from_secs(1);
     let hangs = told(GraderCommand { patience, ..judge(folder.path(), "exec sleep 600") });
-    let slow = "one that comes up slowly wants a larger `reward.process.start_seconds`";
+    let slow = "raise `reward.process.start_seconds` if it starts slowly";
     let what = "the grader `puppet` gave no answer within 1 s";
     assert_eq!(hangs, Error::new(what).hint(protocol).hint(slow));
     // How long that is waited for follows from what an answer may take, unless it is said.
@@ -534,7 +534,7 @@ done
     assert!(scratch.read("kept").lines().count() > 3 && unjudged > 3, "some of both: {said}");
     let notes: Vec<&str> = said.lines().filter(|line| line.starts_with("note: ")).collect();
     assert!(
-        notes.len() >= 2 && notes[0].contains("could not be judged, the last because the grader "),
+        notes.len() >= 2 && notes[0].contains("could not be graded; reason for the last: the grader "),
         "{said}"
     );
     assert!(notes.last().unwrap().starts_with(&format!("note: {unjudged} answers could not")), "{said}");
@@ -706,15 +706,12 @@ fn a_run_goes_on_under_its_own_judge_alone() {
     let before = scratch.read("run/record.jsonl");
     let refused = |how: &str| {
         let said = scratch.allot(&["train", "--resume", "run"]);
-        assert!(said.contains("is from a run with another judge: ") && said.contains(how), "{said}");
-        assert!(
-            said.contains("\nhint: put the grader back as it was") && said.ends_with("exit code 2"),
-            "{said}"
-        );
+        assert!(said.contains("is from a run with another grader: ") && said.contains(how), "{said}");
+        assert!(said.contains("\nhint: restore the grader") && said.ends_with("exit code 2"), "{said}");
         assert_eq!(scratch.read("run/record.jsonl"), before, "nothing was touched");
     };
     scratch.write("judge.py", LOST.replace(" in asked", " not in asked"));
-    refused("judge.py` is not what it was");
+    refused("judge.py` has changed");
     scratch.write("judge.py", LOST);
     scratch.write("version", "2");
     refused("it calls itself `strict 2`, and called itself `strict 1`");
@@ -735,7 +732,7 @@ fn a_judge_that_changes_in_the_middle_of_a_run_judges_no_more() {
                    command = [\"sh\", \"judge.sh\", \"--rules=rules\"]";
     scratch.write("run.toml", config(command));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
-    assert!(said.contains("has changed while the run went on: `rules` is not what it was"), "{said}");
+    assert!(said.contains("changed during the run: `rules` has changed"), "{said}");
     assert!(said.ends_with("exit code 2"), "{said}");
 }
 
@@ -840,11 +837,11 @@ fn what_a_judge_gives_must_come_to_a_reward() {
         assert!(said.ends_with("exit code 0"), "{reply}: {said}");
     }
     for (reply, more, what) in [
-        ("@reward@:0.5", "", "the grader gives a reward, and does not say whether the answer is correct"),
+        ("@reward@:0.5", "", "the grader gives a reward, but does not say whether the answer is correct"),
         (
             "@rewards@:{@a@:1}",
             "",
-            "the grader gives a reward, and does not say whether the answer is correct",
+            "the grader gives a reward, but does not say whether the answer is correct",
         ),
         (
             "@rewards@:{@a@:1},@correct@:true",
@@ -854,7 +851,7 @@ fn what_a_judge_gives_must_come_to_a_reward() {
         (
             "@rewards@:{@a@:1,@b@:2},@correct@:true",
             "weights = { b = 1.0 }",
-            "the grader gives a part `a`, which `weights` has not",
+            "the grader gives a part `a`, which `weights` does not have",
         ),
     ] {
         let said = told(reply, more);

@@ -128,7 +128,7 @@ fn gold_answers_that_can_not_be_read_are_found_before_the_run() {
     let left = told("unreadable = \"leave-out\"");
     assert!(
         left.contains(&format!("2 problems have no gold answer that grader `integer` can read, left out: {which}"))
-            && left.contains("1 gold answer can't be read by grader `integer`, and others of the same problems count: `all.jsonl` line 1 (\"as many as you like\")")
+            && left.contains("1 gold answer can't be read by grader `integer`; other gold answers of the same problems still count: `all.jsonl` line 1 (\"as many as you like\")")
             && left.ends_with("exit code 0"),
         "{left}"
     );

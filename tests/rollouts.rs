@@ -281,7 +281,7 @@ fn a_server_samples_each_request_as_it_says() {
     let requests = "[requests]\ntemperature = [0.5, 1.0]\n";
     scratch.write("run.toml", there(&server) + requests);
     let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
-    assert!(said.contains("tells `raw_logprobs`"), "{said}");
+    assert!(said.contains("returns `raw_logprobs`"), "{said}");
     scratch.write("run.toml", there(&server).replace("temperature = 1.0", "top_k = 9") + requests);
     let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
     assert!(
@@ -343,7 +343,7 @@ fn a_dry_run_asks_the_server_and_loads_nothing() {
     let (scratch, server) = (Scratch::new(), Server::started(Kind::Sglang, unseeded));
     scratch.write("run.toml", there(&server));
     let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
-    assert!(said.contains("note: the server draws without the seeds of rollouts"), "{said}");
+    assert!(said.contains("note: the server ignores the seeds of rollouts"), "{said}");
 }
 
 // ---- failures that pass

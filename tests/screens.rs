@@ -403,7 +403,7 @@ fn an_unknown_policy_is_told_with_the_nearest_name() {
     error: no policy is called `pilot-comit`
 
     hint: did you mean `pilot-commit`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
 }
@@ -521,9 +521,9 @@ fn no_policy_s_name_is_in_the_host() {
 fn a_policy_is_started_built_checked_and_run() {
     let scratch = Scratch::new();
     insta::assert_snapshot!(scratch.allot(&["new", "My Policy"]), @"
-    error: `My Policy` can't be a policy's name
+    error: `My Policy` is not a valid policy name
 
-    hint: a name is lower-case letters, digits and dashes, as in `my-policy`
+    hint: use lower-case letters, digits and dashes, as in `my-policy`
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "my-policy"]), @"

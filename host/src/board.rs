@@ -54,7 +54,8 @@ pub fn all_over(
         }
         if jobs.with_executor() == 0 && !told && began.elapsed() > Duration::from_secs(2) {
             screen.tell(
-                "waiting for a process that is still at work on a run, as of a comparison that was killed",
+                "waiting for a process that is still working on a run, such as one of a comparison that \
+                 was killed",
             );
             told = true;
         }

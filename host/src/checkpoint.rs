@@ -228,7 +228,7 @@ pub fn state(folder: &Path) -> Result<RunState<'static>> {
     let file = File::open(&path).map_err(|e| Error::file("read", &path, &e))?;
     let read = serde_json::from_reader(BufReader::with_capacity(1 << 16, file));
     let mut state: RunState<'static> = read.map_err(|e| {
-        Error::new(format!("`{}` is not the state of a run: {e}", path.display()))
+        Error::new(format!("`{}` is not a valid run state: {e}", path.display()))
             .hint("remove this checkpoint: the run then resumes from an earlier one")
     })?;
     state.run.buffer.index();
@@ -240,7 +240,7 @@ fn manifest(folder: &Path) -> Result<Manifest> {
     let path = folder.join("manifest.json");
     let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
     serde_json::from_slice(&bytes)
-        .map_err(|e| Error::new(format!("`{}` is no manifest: {e}", path.display())))
+        .map_err(|e| Error::new(format!("`{}` is not a valid manifest: {e}", path.display())))
 }
 
 /// Returns a checkpoint's manifest if all files match their hashes.
@@ -257,7 +257,7 @@ fn verified(folder: &Path) -> Result<Manifest> {
     for (file, hash) in &manifest.files {
         let path = folder.join(file);
         if sha256(&path)? != *hash {
-            let what = format!("`{}` is not what its checkpoint's manifest says", path.display());
+            let what = format!("`{}` does not match its checkpoint's manifest", path.display());
             return Err(Error::new(what));
         }
     }

@@ -212,8 +212,8 @@ impl Comparison {
         let passes = |run: &Run| most(run) as f64 / (f64::from(run.rollouts) * f64::from(run.prompts));
         if let Some(run) = runs.first().filter(|_| runs.iter().all(|run| passes(run) < 1.0)) {
             told.push(format!(
-                "no prompt is offered twice, unless a policy asks for fewer than {:.1} rollouts a prompt: what a policy \
-                 makes of past visits, and of evicting prompts for good, would not be tested",
+                "no prompt is offered twice unless a policy asks for fewer than {:.1} rollouts per prompt: \
+                 the use of past visits and the eviction of prompts would not be tested",
                 most(run) as f64 / f64::from(run.prompts)
             ));
         }
@@ -221,7 +221,7 @@ impl Comparison {
             for (j, other) in runs.iter().enumerate().skip(i + 1) {
                 if one == other && bare(&self.texts[i]) == bare(&self.texts[j]) {
                     let (one, other) = (&self.arms[i], &self.arms[j]);
-                    told.push(format!("`{one}` and `{other}` are the same, with the same settings in force"));
+                    told.push(format!("`{one}` and `{other}` are the same policy with the same settings"));
                 }
             }
         }

@@ -68,7 +68,7 @@ pub fn of(run: Option<&Path>, named: &str, screen: &mut Screen<'_>) -> Result<Ve
     if by_now.is_some_and(|by_now| sha256(&by_now) != hash) {
         let own = &hash[..12];
         screen.tell(format_args!(
-            "note: `{named}` is another component by now; the run's own is taken, sha256 {own}"
+            "note: `{named}` has changed since the run began; the run's own copy is used, sha256 {own}"
         ));
     }
     Ok(bytes)
@@ -102,7 +102,7 @@ fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
         Err(e) => return Err(Error::file("read", &place, &e)),
     };
     if sha256(&bytes) != hash {
-        let what = format!("`{}` does not hold the component that it is called by", place.display());
+        let what = format!("`{}` does not contain the component that it is named after", place.display());
         return Err(Error::new(what)
             .hint("restore the file, or remove it: then the component that the config names is used"));
     }

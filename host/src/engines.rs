@@ -38,8 +38,9 @@ pub fn has_room(key: &str, wanted: u64) -> Result<()> {
     match most.filter(|most| *most < needed) {
         None => Ok(()),
         Some(most) => {
-            let what = format!("`{key}` is {wanted}, and this process may have {most} files open at a time");
-            let hint = format!("lower it, or let the process have more first: ulimit -n {needed}");
+            let what =
+                format!("`{key}` is {wanted}, but this process may have only {most} files open at a time");
+            let hint = format!("lower it, or raise the limit first: ulimit -n {needed}");
             Err(Error::new(what).hint(hint))
         }
     }
@@ -122,10 +123,11 @@ impl AnyEngine {
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
                 let text = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
-                let kept: allot_remote::ServerState = serde_json::from_slice(&text)
-                    .map_err(|e| Error::new(format!("`{}` is no state of a server: {e}", path.display())))?;
+                let kept: allot_remote::ServerState = serde_json::from_slice(&text).map_err(|e| {
+                    Error::new(format!("`{}` is not a valid server state: {e}", path.display()))
+                })?;
                 if (kept.version, kept.optimizer_steps) != (state.run.version, state.optimizer_steps) {
-                    let what = format!("`{}` is of another step than its checkpoint", path.display());
+                    let what = format!("`{}` is from a different step than its checkpoint", path.display());
                     return Err(Error::new(what));
                 }
                 remote.restore(kept);

@@ -96,7 +96,7 @@ pub fn report(gathered: &Gathered, out: &Path) -> Result<Report> {
     // Recorded before the report is read. Another user's comparison may not be writable.
     for (folder, planned) in &gathered.comparisons {
         if let Err(error) = comparison::looks::keep(folder, planned, &report) {
-            run_dir::note(&format!("that this report was made is not recorded: {}", error.what));
+            run_dir::note(&format!("could not record that this report was made: {}", error.what));
         }
     }
     write(&report, &groups, out)?;

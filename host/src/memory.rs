@@ -29,7 +29,7 @@ pub fn has_room(memory: &Memory) -> Result<()> {
         None => Ok(()),
         Some(own) => {
             let (needed, own) = (size(needed as usize), size(own as usize));
-            let what = format!("it would take about {needed} of memory, and this machine has {own}");
+            let what = format!("it would take about {needed} of memory, but this machine has {own}");
             Err(Error::new(what).hint(largest(memory)))
         }
     }
@@ -38,16 +38,16 @@ pub fn has_room(memory: &Memory) -> Result<()> {
 /// Returns a hint about the part that needs the most memory.
 fn largest(memory: &Memory) -> String {
     let parts = [
-        (memory.weights, "weights", "a smaller model takes less"),
-        (memory.optimizer, "the optimizer", "a smaller model, or adapters with `model.lora`, take less"),
-        (memory.rollouts, "sampling", "fewer `model.rows` or `sampling.max_tokens` take less"),
+        (memory.weights, "weights", "use a smaller model"),
+        (memory.optimizer, "the optimizer", "use a smaller model, or adapters with `model.lora`"),
+        (memory.rollouts, "sampling", "lower `model.rows` or `sampling.max_tokens`"),
         (
             memory.activations,
             "activations",
-            "fewer `update.micro_batch_tokens`, or `update.recompute = true`, take less",
+            "lower `update.micro_batch_tokens`, or set `update.recompute = true`",
         ),
-        (memory.saving, "saving", "a smaller model takes less"),
-        (memory.learner, "learning while sampling", "without `run.lag` there is one copy of the model"),
+        (memory.saving, "saving", "use a smaller model"),
+        (memory.learner, "learning while sampling", "leave out `run.lag` to keep one copy of the model"),
     ];
     let most = parts.into_iter().max_by_key(|(bytes, ..)| *bytes);
     most.map_or_else(String::new, |(bytes, what, less)| format!("{} are for {what}: {less}", size(bytes)))

@@ -126,7 +126,7 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
         return Ok(bytes.to_owned());
     }
     let near = did_you_mean(source, shipped::names());
-    let own = "a component of your own is given by its path, as in `./mine.wasm`";
+    let own = "give your own component by its path, as in `./mine.wasm`";
     Err(Error::new(format!("no policy is called `{source}`")).hint(near).hint(own))
 }
 
@@ -213,7 +213,7 @@ fn patiently<T: Send>(
                     if !told {
                         let size = bytes.len() as f64 / 1e6;
                         screen.tell(format_args!(
-                            "compiling `{name}`, {size:.1} MB, for this machine; the next time it is there at once"
+                            "compiling `{name}`, {size:.1} MB, for this machine; the result is cached"
                         ));
                         told = true;
                     }

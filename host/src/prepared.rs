@@ -156,7 +156,7 @@ fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
     })?;
     let longest = config.model.max_prompt_tokens.unwrap_or(room);
     if longest > room || longest == 0 {
-        let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
+        let what = format!("`model.max_prompt_tokens` is {longest}; expected 1 to {room}");
         return Err(Error::new(what).hint(TOGETHER));
     }
     Ok(longest)

@@ -97,15 +97,15 @@ impl Found {
         }
         // A named set without problems is reported when prompts are made.
         if sets.is_empty() {
-            let what =
-                "nothing is held out, and the accuracy stays 0; `held_out` of a task or of data is a share";
+            let what = "nothing is held out, so the accuracy stays 0; set `held_out` of a task or of data \
+                        to a share";
             notes.push(what.to_owned());
         }
         let before = train.len();
         notes.extend(held_out::parted(&mut train, &sets));
         if train.is_empty() && before > 0 {
             let error = Error::new("there are no problems to train on");
-            return Err(error.hint("all that the config names are held out by it, too"));
+            return Err(error.hint("change the config: it holds out every problem that it names"));
         }
         Ok(Self { wanted, train, sets, notes })
     }
@@ -191,7 +191,7 @@ impl Problems {
                 continue;
             };
             if prompt.is_empty() {
-                return Err(Error::new(format!("a problem {which} asks nothing: its prompt has no tokens")));
+                return Err(Error::new(format!("a problem {which} has a prompt without tokens")));
             }
             if prompt.len() > longest {
                 too_long.push(prompt.len());
@@ -248,8 +248,8 @@ fn dataset(
     local.files = Files::Many(match (&data.environment, config.reward.environments()) {
         (Some(environment), Some(python)) => environment::make(environment, &python, made.path())?,
         (Some(environment), None) => {
-            let what = format!("problems of {} are judged by it alone", environment.package.name());
-            return Err(Error::new(what).hint("write, under [reward], grader = \"environment\""));
+            let what = format!("only {} can grade its own problems", environment.package.name());
+            return Err(Error::new(what).hint("set `grader = \"environment\"` under [reward]"));
         }
         (None, _) => files(&data.files)?,
     });
@@ -273,7 +273,8 @@ fn files(files: &Files) -> Result<Vec<PathBuf>> {
             let name = file.display();
             let error = Error::new(format!("there is no file `{name}`"));
             return Err(error.hint(format!(
-                "files of the Hugging Face hub are `hub:{name}/PATTERN`, as in `hub:openai/gsm8k/main/train-*.parquet`"
+                "write files of the Hugging Face hub as `hub:{name}/PATTERN`, for example \
+                 `hub:openai/gsm8k/main/train-*.parquet`"
             )));
         }
         if is_address(file) {
@@ -303,10 +304,10 @@ fn knows_all(tokens: &Tokens, problems: &[Problem]) -> Result<()> {
                 format!("the model's tokenizer does not know `{unknown}`, in the question `{question}`");
             let hint = match tokens.characters() {
                 Some(all) => format!(
-                    "it knows {all} alone: ask what is made of those, as tasks with `style = \"terse\"` do, or take a \
-                     model that reads words, as in `model.use = \"hub:HuggingFaceTB/SmolLM2-135M-Instruct\"`"
+                    "use questions made only of {all}, as tasks with `style = \"terse\"` do, or a model \
+                     that reads words, as in `model.use = \"hub:HuggingFaceTB/SmolLM2-135M-Instruct\"`"
                 ),
-                None => "take a model that knows it, or leave such questions out".to_owned(),
+                None => "use a model that knows it, or leave these questions out".to_owned(),
             };
             return Err(Error::new(what).hint(hint));
         }

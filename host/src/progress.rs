@@ -177,8 +177,8 @@ impl<'a, 's> Progress<'a, 's> {
         if count > self.unjudged {
             self.unjudged = count;
             let answers = if count == 1 { "1 answer".to_owned() } else { format!("{count} answers") };
-            let why = why.unwrap_or("of nothing that is known");
-            self.tell(format_args!("note: {answers} could not be judged, the last because {why}"));
+            let why = why.unwrap_or("unknown");
+            self.tell(format_args!("note: {answers} could not be graded; reason for the last: {why}"));
         }
     }
 

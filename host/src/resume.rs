@@ -96,14 +96,14 @@ pub fn last(
             Some(first) => {
                 let all = run.join("checkpoints");
                 let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);
-                let hint = "put back what was changed; without that folder the run starts anew";
+                let hint = "restore what was changed; without that folder the run starts over";
                 Err(Error::new(what).hint(hint))
             }
             None => Ok(None),
         };
     };
     for error in &broken {
-        screen.tell(format_args!("note: {}; an earlier one is taken", error.what));
+        screen.tell(format_args!("note: {}; an earlier one is used", error.what));
     }
     of_this_run(run, place, prepared, change, (&checkpoint, &manifest))?;
     Ok(Some(checkpoint))
@@ -122,14 +122,14 @@ fn of_this_run(
         Err(Error::new(format!("the checkpoint `{shown}` is from a run with {what}")).hint(hint))
     };
     if manifest.config != change.map_or(place.config.as_str(), Change::before) {
-        return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
+        return differs("another config", "the run's `resolved.toml` was changed; restore it");
     }
     if !change.is_some_and(Change::named) && manifest.policy != prepared.policy.sha256() {
-        let what = "the component that the config names is not the one of that time";
+        let what = "the component that the config names has changed since";
         return differs("another policy", &format!("{what}; named by --policy, it takes over"));
     }
     if manifest.model != place.model {
-        return differs("another model", "the weights that the config names are not the ones of that time");
+        return differs("another model", "the weights that the config names have changed since");
     }
     let (_, head): (_, Head) = Reader::open(run)?;
     let description = prepared.policy.description();
@@ -137,13 +137,13 @@ fn of_this_run(
         let (name, wants) = (&description.name, signals(&description.signals));
         let what = format!("policy `{name}` wants {wants}; the run measures {}", signals(&head.signals));
         return Err(
-            Error::new(what).hint("what is buffered was measured already: begin a run with that policy")
+            Error::new(what).hint("begin a run with that policy: buffered rollouts were already measured")
         );
     }
     if prepared.run.parts() != head.run.parts() {
-        let what = format!("policy `{}` is shown other parts of rewards than the run has", description.name);
+        let what = format!("policy `{}` needs other parts of rewards than the run has", description.name);
         return Err(
-            Error::new(what).hint("what is buffered has its own already: begin a run with that policy")
+            Error::new(what).hint("begin a run with that policy: buffered rollouts have the old parts")
         );
     }
     let columns = prepared.run.columns();
@@ -151,17 +151,14 @@ fn of_this_run(
     let other = |column: &&Arc<Column>| recorded.named(&column.name).is_some_and(|then| then != *column);
     if let Some(other) = columns.iter().find(other) {
         let what = format!("other numbers in the column `{}`", other.name);
-        return differs(&what, "the data that the config names are not what they were at that time");
+        return differs(&what, "the data that the config names have changed since");
     }
     same_judge(&head, prepared, checkpoint)?;
     let (problems, train) = (&prepared.problems, prepared.problems.train);
     for (which, now) in [("problems", 0..train), ("held_out", train..problems.all.len())] {
         let then = head.training.as_ref().and_then(|t| t[which]["sha256"].as_str());
         if then != Some(problems.hash(now).as_str()) {
-            return differs(
-                "other problems",
-                "the data that the config names are not what they were at that time",
-            );
+            return differs("other problems", "the data that the config names have changed since");
         }
     }
     Ok(())
@@ -179,9 +176,9 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
     });
     let Some(how) = now else { return Ok(()) };
     let shown = checkpoint.display();
-    let what = format!("the checkpoint `{shown}` is from a run with another judge: {how}");
+    let what = format!("the checkpoint `{shown}` is from a run with another grader: {how}");
     Err(Error::new(what).hint(format!(
-        "put the grader back as it was; or begin a new run under this one, from these weights by `model.use = \
+        "restore the grader; or begin a new run with this one, from these weights, with `model.use = \
          \"{shown}/model\"`"
     )))
 }

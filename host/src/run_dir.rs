@@ -43,7 +43,7 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>, draft: Option<&str>) -> Error
         _ => None,
     };
     let record = folder.map(|f| f.join("record.jsonl")).filter(|record| record.exists());
-    let record = record.map(|record| format!("all that was finished is in {}", record.display()));
+    let record = record.map(|record| format!("everything that was finished is in {}", record.display()));
     Error::new(stop.to_string()).hints(stop.hints()).note(stack).note(seen).note(record)
 }
 
@@ -163,7 +163,7 @@ pub fn lock(folder: &Path) -> Result<Option<File>> {
     match held(folder)? {
         Held::Here(held) => Ok(held),
         Held::Elsewhere => {
-            let what = format!("another process is at work in `{}`", folder.display());
+            let what = format!("another process is working in `{}`", folder.display());
             Err(Error::new(what).hint("wait for it, or stop it first"))
         }
     }

@@ -133,7 +133,7 @@ pub fn check(run: &Path, marks: &BTreeMap<String, Mark>) -> Result<()> {
     for path in files(&run.join("shadows"))? {
         if let Some(mark) = marks.get(&name(&path)) {
             Kept::open(&path, mark)
-                .map_err(|e| Error::from(e).hint("put back what was changed, or remove the file"))?;
+                .map_err(|e| Error::from(e).hint("restore what was changed, or remove the file"))?;
         }
     }
     Ok(())
@@ -156,8 +156,8 @@ pub fn all(
         let head = shadow.head()?;
         for other in &shadows {
             if other.head()? == head {
-                let what = format!("`--shadow {source}` has policy and settings of another shadow");
-                return Err(Error::new(what).hint("each looks on once"));
+                let what = format!("`--shadow {source}` has the same policy and settings as another shadow");
+                return Err(Error::new(what).hint("name each shadow once"));
             }
         }
         shadows.push(shadow);
@@ -265,7 +265,7 @@ impl Shadow {
             let asked = format!("it asks for {theirs} rollouts where {live} were asked for");
             format!("{plans} {verb}, from step {step}, round {round} on; {asked}")
         });
-        let failed = failed.iter().map(|failed| format!("; it is asked no more: {failed}"));
+        let failed = failed.iter().map(|failed| format!("; it was stopped: {failed}"));
         let place = self.file.iter().map(|file| format!("; all in {}", file.path().display()));
         let parts = std::iter::once(format!("shadow `{name}`: {calls}, {differs}")).chain(failed);
         parts.chain(place).collect()

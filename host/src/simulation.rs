@@ -179,7 +179,8 @@ impl Simulated for Coin {
     fn column(&self, name: &str) -> Result<Column> {
         self.column(name).ok_or_else(|| {
             Error::new(format!("the column `{name}`, which the coin-flip world does not have")).hint(format!(
-                "it has `difficulty`, `level`, `source` and `length`; to take one of them: `world.columns = {{ {name} = \"level\" }}`"
+                "use `difficulty`, `level`, `source` or `length`, for example `world.columns = {{ {name} = \
+                 \"level\" }}`"
             ))
         })
     }

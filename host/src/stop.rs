@@ -37,7 +37,7 @@ pub enum Stop {
         state: Vec<u8>,
     },
     /// The run was asked to stop. Rollouts that were paid for are kept.
-    #[error("stopped, as was asked for")]
+    #[error("stopped on request")]
     Interrupted,
     /// The engine failed.
     #[error("the engine failed in step {step}: {error}")]
@@ -105,7 +105,7 @@ impl Stop {
                 error.hints.clone()
             }
             Self::NotFinite { updates: 0, .. } => {
-                one("look at the files that `model.use` names: some of their numbers are NaN or infinite")
+                one("check the files that `model.use` names: some of their numbers are NaN or infinite")
             }
             Self::Refused { .. } | Self::NotFinite { .. } => {
                 one("lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint")

@@ -101,7 +101,7 @@ pub fn has_room(state: &RunState<'_>, steps: u32) -> Result<()> {
             "the run stopped within step {}, and a policy takes over between two steps",
             run.steps + 1
         );
-        return Err(Error::new(what).hint("let it end that step first: --resume RUN --finish-step"));
+        return Err(Error::new(what).hint("finish that step first: --resume RUN --finish-step"));
     }
     let error = Error::new("the run only has to end, and has nothing left for another policy");
     Err(error.hint("let it end first, without --policy and --set"))

@@ -89,7 +89,7 @@ impl<'a> Prepared<'a> {
     fn native(&self) -> Result<NativeConfig> {
         let config = &self.config;
         let signal = |name: &String| {
-            let what = format!("`{}` is no signal that can be measured", shown::name(name));
+            let what = format!("`{}` is not a signal that can be measured", shown::name(name));
             Signal::of(name).ok_or_else(|| Error::new(what))
         };
         Ok(NativeConfig {
@@ -125,7 +125,7 @@ impl<'a> Prepared<'a> {
         let what = format!(
             "the weights of `{model}` are not finite: {broken} of {all} are NaN or infinite in its files"
         );
-        Err(Error::new(what).hint("take another copy of the model, or a checkpoint from before it broke"))
+        Err(Error::new(what).hint("use another copy of the model, or a checkpoint from before it broke"))
     }
 
     /// Loads the model onto its device.

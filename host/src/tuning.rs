@@ -87,7 +87,7 @@ fn all_over(
             None if !now.is_empty() => {
                 let runs = count(now.len() as u64, "run");
                 screen.tell(format_args!(
-                    "{runs} of trials failed: tried once more, to tell settings from mishaps"
+                    "{runs} of trials failed: tried once more, in case the failure was accidental"
                 ));
                 before = Some(now);
             }

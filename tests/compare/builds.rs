@@ -183,7 +183,7 @@ fn a_copy_that_is_gone_or_damaged_is_told_before_anything_runs() {
     scratch.write("mine.wasm", shipped("pods"));
     scratch.write(&format!("out/components/{hash}.wasm"), "cut off");
     insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"
-    error: `out/components/HASH.wasm` does not hold the component that it is called by
+    error: `out/components/HASH.wasm` does not contain the component that it is named after
 
     hint: restore the file, or remove it: then the component that the config names is used
     exit code 2
@@ -192,9 +192,9 @@ fn a_copy_that_is_gone_or_damaged_is_told_before_anything_runs() {
         fs::remove_dir_all(scratch.path().join(folder).join("components")).unwrap();
     }
     insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"
-    error: `out` keeps no copy of the component of `mine`, with sha256 HASH, and `[scratch]/mine.wasm` is another component by now
+    error: `out` has no copy of the component of `mine` with sha256 HASH, and `[scratch]/mine.wasm` has changed since
 
-    hint: put the file of that time back, or begin another comparison
+    hint: restore the original file, or begin another comparison
     exit code 2
     ");
     // What is over needs nothing that it was made of.

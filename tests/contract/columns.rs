@@ -90,7 +90,7 @@ fn a_column_that_the_world_does_not_have_is_told() {
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml"]), @r#"
     error: policy `guest` wants the column `temperature`, which the coin-flip world does not have
 
-    hint: it has `difficulty`, `level`, `source` and `length`; to take one of them: `world.columns = { temperature = "level" }`
+    hint: use `difficulty`, `level`, `source` or `length`, for example `world.columns = { temperature = "level" }`
     exit code 2
     "#);
     scratch.write("run.toml", SMALL.to_owned() + "columns = { temperature = \"difficulty\" }\n");

@@ -85,7 +85,7 @@ fn every_output_says_that_it_is_a_draft() {
     assert!(replayed.contains(r#""draft":true"#), "{replayed}");
     let own = scratch.allot(&["replay", "out"]);
     insta::assert_snapshot!(own, @"
-    error: a draft of `fresh` decided in this run, and runs keep no copy of drafts
+    error: this run used a draft of `fresh`, and runs do not keep copies of drafts
 
     hint: give the policy to replay: `allot replay RUN FOLDER/policy.py`, or a component
     exit code 2
@@ -276,7 +276,7 @@ fn a_build_tells_at_once_what_python_can_tell() {
     );
     let decision = built(source.replacen("view.can_sample", "view.can_smple", 1));
     assert!(
-        decision.contains("`fresh` did not decide on a fresh step, tried before it is built: "),
+        decision.contains("`fresh` failed on a fresh step, in the trial before the build: "),
         "{decision}"
     );
     assert!(decision.contains("'View' object has no attribute 'can_smple'"), "{decision}");

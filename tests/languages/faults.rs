@@ -47,7 +47,7 @@ fn one(scratch: &Scratch, way: &str) -> String {
     let said = scratch.allot(&["simulate", "run.toml", "--set", &format!("how={way}"), "--out", &out]);
     let kept = format!(
         "note: its view is in {out}/view-0.0.json; to repeat the call: allot replay {out} --at 0.0\n\
-         note: all that was finished is in {out}/record.jsonl\nexit code 2"
+         note: everything that was finished is in {out}/record.jsonl\nexit code 2"
     );
     let (start, rest) = said.split_once('\n').unwrap();
     assert!(start.starts_with("policy fault"), "{said}");

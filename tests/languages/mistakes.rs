@@ -137,7 +137,7 @@ fn go_that_is_none() {
     // Below are the SDK's own lines.
     let head: Vec<&str> = said.lines().take(2).collect();
     insta::assert_snapshot!(head.join("\n"), @"
-    error: `fresh` was built, but is no policy: its `describe` failed: trapped: wasm trap: wasm `unreachable` instruction executed; it said:
+    error: `fresh` was built, but is not a valid policy: its `describe` failed: trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         panic: there is no policy: call allot.Export(policy) in init
     ");
 }

@@ -17,7 +17,7 @@ fn a_swapped_record_is_replayed_reported_and_watched() {
         let first = json["first"][0].as_u64().unwrap();
         assert_eq!(first, u64::from(theirs.start == 0) * 4, "{policy}: {json}");
         let said = told(&scratch, &["replay", "out", policy, "--show", "0"]);
-        let told = format!("the record has another policy from step 4 on; {policy} began anew there");
+        let told = format!("the record has another policy from step 4 on; {policy} started afresh there");
         assert!(said.contains(&told), "{said}");
         let (_, swap) = &swaps(&run)[0];
         assert_eq!(json["asked"] == swap.policy.sha256.as_str(), policy == "pods");

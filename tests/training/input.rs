@@ -419,7 +419,7 @@ fn what_fits_into_no_machine_is_told_before_it_starts() {
         assert!(dry.contains("note: it would take about ") && dry.ends_with("exit code 0"), "{dry}");
         let said = told(&scratch, &huge);
         assert!(
-            said.contains("error: it would take about ") && said.contains("and this machine has"),
+            said.contains("error: it would take about ") && said.contains("but this machine has"),
             "{said}"
         );
         assert!(said.contains("`update.micro_batch_tokens`") && said.ends_with("exit code 2"), "{said}");

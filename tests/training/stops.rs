@@ -112,7 +112,7 @@ fn a_policy_takes_over_once_the_step_is_ended_that_a_run_stopped_in() {
     insta::assert_snapshot!(error(&said).replace(&format!("within step {step}"), "within step N"), @"
     error: the run stopped within step N, and a policy takes over between two steps
 
-    hint: let it end that step first: --resume RUN --finish-step
+    hint: finish that step first: --resume RUN --finish-step
     exit code 2
     ");
     let said = told(&scratch, &["--resume", "out", "--finish-step"]);

@@ -56,7 +56,7 @@ pub fn bytes(config: &ComponentConfig) -> Result<Vec<u8>> {
     }
     let path = Path::new(source);
     allot_component::read(path, Kind::Grader).map_err(|error| {
-        let hint = "`use` in [reward.component] is the path of a component, or its address in a registry";
+        let hint = "set `use` in [reward.component] to the path of a component, or its address in a registry";
         if path.exists() { error } else { error.hint(hint) }
     })
 }
@@ -87,7 +87,7 @@ impl Components {
         let loaded = Loaded::open(config)?;
         let (identity, words) = (loaded.identity(), words(config));
         if let Some(how) = known.and_then(|known| identity.apart(known, &words)) {
-            return Err(Error::new(format!("the grader is another one than when the run began: {how}")));
+            return Err(Error::new(format!("the grader has changed since the run began: {how}")));
         }
         let workers = Workers::computing(move |batch: Batch| {
             let (places, questions): (Vec<usize>, Vec<Question>) = batch.into_iter().unzip();
@@ -127,8 +127,8 @@ impl Components {
             return Err(Error::new(what).hint(has));
         }
         if let Some(part) = parts.iter().find(|part| !weights.is_empty() && !weighs(part)) {
-            let what = format!("grader `{name}` has a part `{part}`, which `reward.weights` has not");
-            return Err(Error::new(what).hint("weigh it, with 0 if it is not to count"));
+            let what = format!("grader `{name}` has a part `{part}`, which `reward.weights` does not have");
+            return Err(Error::new(what).hint("give it a weight, 0 if it should not count"));
         }
         loaded.grader.begin(&loaded.settings).map_err(|fault| {
             let hints = limit(&fault).map(str::to_owned).into_iter().chain(fault.stack());
@@ -230,7 +230,7 @@ fn limit(fault: &Fault) -> Option<&str> {
             Some("look for an endless loop, or raise `seconds` under [reward.component]")
         }
         Fault::OutOfMemory { .. } => {
-            Some("look for what only grows, or raise `memory` under [reward.component]")
+            Some("look for a list that only grows, or raise `memory` under [reward.component]")
         }
         _ => None,
     }

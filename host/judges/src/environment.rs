@@ -45,8 +45,8 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     let failed = |why: String| {
         let (shown, version) = (python.join(" "), config.package.tested());
         let hint = format!(
-            "it needs a Python with {name}: `pip install {name}=={version}`; `command` in [reward.process] names another \
-             Python than `python3`"
+            "install {name} with `pip install {name}=={version}`, or set `command` in [reward.process] to a \
+             Python that has it"
         );
         Error::new(format!("`{shown}` could not make the problems of {name}: {why}")).hint(hint)
     };
@@ -79,7 +79,7 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     }
     for line in stdout.map(|stdout| BufReader::new(stdout).lines()).into_iter().flatten() {
         let line = line.map_err(|e| failed(e.to_string()))?;
-        let garbage = || failed(format!("it said `{}`", words(line.as_bytes())));
+        let garbage = || failed(format!("it printed `{}`", words(line.as_bytes())));
         let made: Made = serde_json::from_str(&line).map_err(|_| garbage())?;
         let (file, path) = files.get_mut(made.task).ok_or_else(garbage)?;
         writeln!(file, "{}", made.row).map_err(|e| Error::file("write", path, &e))?;

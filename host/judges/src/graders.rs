@@ -47,8 +47,8 @@ pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<G
             Err(why) => Some(why),
         });
         if let Some(why) = lacks {
-            let rule = "`correct_from` says from which reward on an answer is correct, `weights` what the parts of a \
-                        reward weigh";
+            let rule = "set `correct_from` to the lowest reward of a correct answer, and `weights` to the \
+                        weights of a reward's parts";
             return Err(Error::new(format!("the grader {why}")).hint(rule));
         }
         met.push(preflight);
@@ -57,7 +57,7 @@ pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<G
 }
 
 /// The error of a grader that must decide whether an answer is correct, but does not.
-const UNDECIDED: &str = "gives a reward, and does not say whether the answer is correct";
+const UNDECIDED: &str = "gives a reward, but does not say whether the answer is correct";
 
 /// Returns whether a grader may have to decide whether an answer is correct.
 fn decides(config: &RewardConfig, one: &RewardConfig) -> bool {
@@ -128,7 +128,7 @@ impl Graders {
         source: &str,
         tokens: u32,
     ) -> std::result::Result<Verdict, String> {
-        let unasked = || Err("it was not asked about".to_owned());
+        let unasked = || Err("the grader was not asked about it".to_owned());
         let asked = self.all.iter().zip(&mut said.0).enumerate();
         let asked = asked.filter(|(_, (grader, _))| grader.config.judges(source));
         let mut opinions = asked.map(|(i, (_, said))| (i, said.remove(&place).unwrap_or_else(unasked)));
@@ -168,7 +168,7 @@ impl Graders {
         }
         let reward = sum - self.penalty(&self.config, tokens);
         if !reward.is_finite() {
-            return Err("parts of a reward add up to more than a number holds".to_owned());
+            return Err("the parts of a reward add up to a number that is too large".to_owned());
         }
         let correct = correct.ok_or_else(|| "no grader says whether the answer is correct".to_owned())?;
         Ok(Verdict { reward: Some(reward), correct, parts })
@@ -204,7 +204,7 @@ pub fn reward(config: &RewardConfig, judgement: Judgement) -> std::result::Resul
         (None, _) => config.wrong,
     };
     if !reward.is_finite() {
-        return Err("gives parts of a reward that add up to more than a number holds".to_owned());
+        return Err("gives parts of a reward that add up to a number that is too large".to_owned());
     }
     Ok((reward, correct, parts))
 }
@@ -219,7 +219,7 @@ fn weighed(config: &RewardConfig, parts: &[Part]) -> std::result::Result<f32, St
     }
     let one = |(name, x): &Part| match config.weights.get(name) {
         Some(weight) => Ok(weight * x),
-        None => Err(format!("gives a part `{name}`, which `weights` has not")),
+        None => Err(format!("gives a part `{name}`, which `weights` does not have")),
     };
     parts.iter().map(one).sum()
 }

@@ -88,11 +88,11 @@ impl Http {
         let url = &config.url;
         let reply = reply.map_err(|why| {
             let hint = format!("`{}` has `api = \"{}\"`", http::SECTION, config.api.name());
-            Error::new(format!("the grader at {url} does not judge: {why}")).hint(hint)
+            Error::new(format!("the grader at {url} gave no verdict: {why}")).hint(hint)
         })?;
         let opinion = reply.opinion.map_err(|why| {
             let hint =
-                "the prompt says how the verdict is to be written, and `verdict` in [reward.http] finds it";
+                "say in the prompt how to write the verdict, and set `verdict` in [reward.http] to find it";
             Error::new(format!("the grader at {url} was asked about a right answer: {why}")).hint(hint)
         })?;
         let model = reply.model.or_else(|| config.model.clone()).map(shown);
@@ -216,10 +216,9 @@ impl Server {
             return Ok(());
         }
         let url = &self.url;
-        let what = format!(
-            "the grader at {url} has changed while the run went on: it was `{known}`, and is `{model}`"
-        );
-        Err(Error::new(what).hint("put it back as it was when the run began, and go on with --resume"))
+        let what =
+            format!("the grader at {url} changed during the run: it was `{known}`, and is now `{model}`");
+        Err(Error::new(what).hint("restore it as it was when the run began, and continue with --resume"))
     }
 }
 

@@ -47,10 +47,10 @@ impl Identity {
         let changed = |(i, _): &(usize, &String)| self.command.get(*i) != before.command.get(*i);
         if let Some((_, word)) = words.iter().enumerate().find(changed) {
             let name = file_in(word, false).map_or(word.as_str(), |(_, file)| file);
-            return Some(format!("`{name}` is not what it was"));
+            return Some(format!("`{name}` has changed"));
         }
         if self.command != before.command {
-            return Some("its command is not what it was".to_owned());
+            return Some("its command has changed".to_owned());
         }
         let shown = |hello: &Hello| {
             let words: Vec<&str> = hello.name.iter().chain(&hello.version).map(String::as_str).collect();
@@ -110,7 +110,7 @@ mod tests {
 
         write("a.py", "2");
         let Ok(now) = Identity::of(&words, Hello::default()) else { panic!("it was readable before") };
-        assert_eq!(now.apart(&first, &words), Some(format!("`{a}` is not what it was")));
+        assert_eq!(now.apart(&first, &words), Some(format!("`{a}` has changed")));
         assert_eq!(now.apart(&now.clone(), &words), None);
         let hello = Hello { name: None, version: Some("2".to_owned()) };
         let newer = Identity { hello, ..now.clone() };

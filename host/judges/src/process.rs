@@ -35,7 +35,7 @@ pub enum Failure {
     #[error("{0}")]
     Ended(String),
     /// Its line does not answer the question. Further lines could answer earlier questions.
-    #[error("said `{0}`, which does not answer what it was asked")]
+    #[error("said `{0}`, which does not answer the question")]
     Garbage(String),
 }
 

@@ -57,8 +57,8 @@ impl GraderCommand {
     /// Returns the built-in `math-verify` grader. `command` names a Python with the package installed.
     pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} math_verify.py", config.python().join(" "));
-        let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
-                    `command` in [reward.process] names another Python than `python3`";
+        let hint = "install math-verify with `pip install math-verify==0.8.0`, or set `command` in \
+                    [reward.process] to a Python that has it";
         let script = Self::script(config, greeting, ("math_verify.py", MATH_VERIFY), Vec::new());
         Self { name, hint: hint.to_owned(), ..script }
     }
@@ -69,7 +69,7 @@ impl GraderCommand {
         let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
         let name = format!("{names} of {file}");
         let hint = format!(
-            "try it by hand: {} {file}; `command` in [reward.process] names another Python than `python3`",
+            "try it by hand: {} {file}; or set `command` in [reward.process] to another Python",
             config.python().join(" ")
         );
         let messages = u8::from(functions.messages).to_string();
@@ -80,8 +80,7 @@ impl GraderCommand {
     /// Returns the built-in grader for environments. `command` names a Python with these packages.
     pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} environment.py {}", config.python().join(" "), packages.join(" "));
-        let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \
-                    [reward.process] names another Python than `python3`";
+        let hint = "set `command` in [reward.process] to a Python with the packages that made the problems";
         let arguments = ["judge".to_owned()].into_iter().chain(packages).collect();
         let script = Self::script(config, greeting, ("environment.py", SCRIPT), arguments);
         Self { name, hint: hint.to_owned(), ..script }
@@ -126,9 +125,8 @@ impl GraderCommand {
         };
         let identity = Identity::of(&self.words, process.hello().clone())?;
         if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
-            let error =
-                Error::new(format!("the grader `{}` has changed while the run went on: {how}", self.name));
-            return Err(error.hint("put it back as it was when the run began, and go on with --resume"));
+            let error = Error::new(format!("the grader `{}` changed during the run: {how}", self.name));
+            return Err(error.hint("restore it as it was when the run began, and continue with --resume"));
         }
         Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion }))
     }
@@ -149,12 +147,12 @@ impl GraderCommand {
         let hint = match failure {
             Failure::Unstarted(_) | Failure::Ended(_) => self.hint.clone(),
             Failure::Late(_) | Failure::Garbage(_) => format!(
-                "a grader answers each line like {question} with a line like {}, or {}, and prints nothing else",
+                "answer each line like {question} with a line like {}, or {}, and print nothing else",
                 r#"{"id":1,"correct":true}"#, r#"{"id":1,"error":"why not"}"#
             ),
         };
         let slow = matches!(failure, Failure::Late(_))
-            .then_some("one that comes up slowly wants a larger `reward.process.start_seconds`");
+            .then_some("raise `reward.process.start_seconds` if it starts slowly");
         Error::new(format!("the grader `{name}` {failure}")).hint(hint).hints(slow)
     }
 }

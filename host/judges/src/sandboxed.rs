@@ -25,14 +25,14 @@ fn open(config: &PythonConfig, grader: AnyGrader) -> Result<Guest> {
     let what = grader.name();
     let there = |path: Option<PathBuf>, needed: &str, key: &str| {
         let path = path.ok_or_else(|| {
-            Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
+            Error::new("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
                 .hint(format!("name {needed} by `{key}` in [reward.python]"))
         })?;
         if path.exists() {
             return Ok(path);
         }
         let error = Error::new(format!("there is no {needed} at `{}`", path.display()));
-        let error = error.hint(format!("fetch it, once for this machine: allot fetch {what}"));
+        let error = error.hint(format!("run, once on this machine: allot fetch {what}"));
         Err(error.hint(format!("or name it by `{key}` in [reward.python]")))
     };
     let cache = cache("python");

@@ -120,7 +120,7 @@ impl By {
             AnyGrader::Pattern => {
                 let pattern = config.pattern.as_ref();
                 let Some(Ok(regex)) = pattern.map(PatternConfig::compiled) else {
-                    return Err(Error::new("the config has grader `pattern` and no regular expression"));
+                    return Err(Error::new("the config has grader `pattern` but no regular expression"));
                 };
                 return Ok(Self::Pattern(regex));
             }

@@ -86,7 +86,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
         }
         let mut answers = Vec::with_capacity(round.len());
         while let Some(answered) = round.join_next().await {
-            answers.push(answered.map_err(|e| Error::new(format!("judging was broken off: {e}")))??);
+            answers.push(answered.map_err(|e| Error::new(format!("grading was interrupted: {e}")))??);
         }
         Ok(answers)
     }

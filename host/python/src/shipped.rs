@@ -25,6 +25,6 @@ pub fn bytes(source: &str) -> Result<Vec<u8>> {
         return Ok(component.to_owned());
     }
     let near = did_you_mean(source, names());
-    let own = "a component of your own is given by its path, as in `./mine.wasm`";
+    let own = "give your own component by its path, as in `./mine.wasm`";
     Err(Exception::new(format!("no policy is called `{source}`")).hint(near).hint(own))
 }

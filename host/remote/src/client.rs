@@ -117,8 +117,8 @@ impl Client {
         // A proxy would resolve a loopback address to itself.
         let builder = if near { builder.no_proxy() } else { builder };
         let http = builder.build().map_err(|error| {
-            let what = format!("could not make ready to reach {}: {}", to.url, root(&error));
-            told(what, "the certificates that are trusted come from the system: Debian's `ca-certificates`")
+            let what = format!("could not set up a connection to {}: {}", to.url, root(&error));
+            told(what, "install the system's certificates, on Debian `ca-certificates`")
         })?;
         let turns = Semaphore::new((to.connections as usize).min(Semaphore::MAX_PERMITS));
         let (away, newer) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -153,8 +153,8 @@ impl Client {
     pub(crate) fn gone(&self, verb: &str, why: &str) {
         if !self.away.swap(true, Relaxed) {
             let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
-            let what = format!("the server at {url} does not do `{verb}`: {why}");
-            self.notice(&format!("{what}; it is asked again for up to {most} s"));
+            let what = format!("the server at {url} failed to do `{verb}`: {why}");
+            self.notice(&format!("{what}; retrying for up to {most} s"));
         }
     }
 
@@ -284,7 +284,7 @@ impl Client {
                 Err(error) => words(&error),
             };
             if began.elapsed() >= self.to.patience {
-                let why = if why.is_empty() { "it has not done what it was asked".to_owned() } else { why };
+                let why = if why.is_empty() { "it has not finished the request".to_owned() } else { why };
                 return Err(Failure::Away(self.away(verb, &why)));
             }
             if !why.is_empty() {
@@ -311,11 +311,11 @@ impl Client {
             let value: Value = self.read(verb, &answer)?;
             if value["type"] == "try_again" {
                 if value["request_id"].as_str().is_some_and(|id| id != promise) {
-                    return Err(self.wrong(verb, "word of another request"));
+                    return Err(self.wrong(verb, "a reply to another request"));
                 }
                 if began.elapsed() >= self.to.patience {
                     let state = value["queue_state"].as_str().unwrap_or("active");
-                    let why = format!("it is still at it, and calls its queue `{state}`");
+                    let why = format!("it is still working on it, with its queue `{state}`");
                     return Err(Failure::Away(self.away(verb, &why)));
                 }
                 tokio::time::sleep(pauses.next().unwrap_or_default().min(LONGEST_WAIT)).await;
@@ -324,7 +324,7 @@ impl Client {
             if let Some(error) = value["error"].as_str() {
                 return Err(failed(verb, 400, self.clean(error)));
             }
-            return T::deserialize(value).map_err(|e| self.wrong(verb, &format!("something else: {e}")));
+            return T::deserialize(value).map_err(|e| self.wrong(verb, &format!("unexpected data: {e}")));
         }
     }
 
@@ -339,49 +339,49 @@ impl Client {
             if text.contains("NaN") || text.contains("Infinity") {
                 return self.wrong(verb, "a number that is not finite");
             }
-            self.wrong(verb, &format!("something else: {e}"))
+            self.wrong(verb, &format!("unexpected data: {e}"))
         })
     }
 
     /// Returns the failure for a message that can't be decoded as the expected outcome.
     fn broken(&self, verb: &str) -> Failure {
-        self.wrong(verb, "a message that breaks off, or of another kind")
+        self.wrong(verb, "a message that is cut off or of another kind")
     }
 
     /// Returns the failure for numbers that are not finite.
     pub(crate) fn mad(&self, verb: &str, what: &str) -> Failure {
         let what = format!("the server at {} answered `{verb}` with {what} that is not finite", self.to.url);
-        Failure::Stop(told(what, "the model may have left all bounds: lower `optimizer.learning_rate`"))
+        Failure::Stop(told(what, "lower `optimizer.learning_rate`: the model may have diverged"))
     }
 
     /// Returns the failure for a reply that violates the protocol.
     pub(crate) fn wrong(&self, verb: &str, what: &str) -> Failure {
         let what = format!("the server at {} answered `{verb}` with {what}", self.to.url);
-        Failure::Stop(told(what, "it may speak another version of the protocol; see its own log"))
+        Failure::Stop(told(what, "check its log: it may speak a different version of the protocol"))
     }
 
     /// Returns the error for a refusal without a more specific hint.
     pub(crate) fn refused(&self, verb: &str, status: u16, detail: &str) -> EngineError {
         let what = format!("the server at {} refused `{verb}` ({status})", self.to.url);
-        told(format!("{what}{}", dash(detail)), "see the server's own log")
+        told(format!("{what}{}", dash(detail)), "check the server's log")
     }
 
     pub(crate) fn away(&self, verb: &str, why: &str) -> EngineError {
         let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
         let what = format!("the server at {url} has not done `{verb}` in {most} s: {why}");
-        let hint = format!("`{}.patience_seconds` says how long it is waited for", self.to.section);
-        told(what, &format!("see to the server; {hint}"))
+        let hint = format!("set `{}.patience_seconds` to wait longer", self.to.section);
+        told(what, &format!("check the server, or {hint}"))
     }
 
     pub(crate) fn locked(&self, status: StatusCode) -> EngineError {
         let url = &self.to.url;
         match &self.to.api_key_env {
             Some(name) => told(
-                format!("the server at {url} does not take the key in `{name}` ({})", status.as_u16()),
-                "the key may be another server's, or have ended",
+                format!("the server at {url} rejected the key in `{name}` ({})", status.as_u16()),
+                "check the key: it may be for another server, or have expired",
             ),
             None => told(
-                format!("the server at {url} wants a key ({})", status.as_u16()),
+                format!("the server at {url} needs a key ({})", status.as_u16()),
                 &format!(
                     "name the variable that has it: `{}.api_key_env = \"{}\"`",
                     self.to.section,
@@ -427,7 +427,7 @@ impl Key {
                 header.set_sensitive(true);
                 Ok(Self { text: text.trim().to_owned(), header })
             }
-            _ => Err(told(format!("what `{name}` holds is no key"), "it is one line of plain characters")),
+            _ => Err(told(format!("the value of `{name}` is not a key"), "use one line of plain text")),
         }
     }
 }
@@ -457,7 +457,7 @@ pub(crate) fn told(what: impl Into<String>, hint: &str) -> EngineError {
 
 pub(crate) fn words(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "it takes too long".to_owned();
+        return "it took too long".to_owned();
     }
     if error.is_connect() {
         return format!("it can't be reached ({})", root(error));

@@ -113,12 +113,12 @@ impl Remote {
         *losses += 1;
         if *losses > LOSSES {
             let what = format!("the server at {url} lost the model {losses} times in a row: {detail}");
-            return Err(told(what, "it may be out of memory, or let sessions go too soon; see its own log"));
+            return Err(told(what, "check its log: it may be out of memory, or end sessions too soon"));
         }
         let from = self.state.path.as_deref().unwrap_or("its first weights");
         self.trainer
             .client
-            .notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
+            .notice(&format!("the server at {url} has lost the model; continuing from {from}"));
         self.session = None;
         Ok(())
     }

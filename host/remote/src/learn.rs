@@ -169,7 +169,7 @@ pub(crate) fn log_probs(
 ) -> Result<Vec<Vec<f32>>, Failure> {
     let (came, asked) = (passed.loss_fn_outputs.len(), lessons.len());
     if came != asked {
-        return Err(client.wrong(verb, &format!("{came} sequences; it was asked about {asked}")));
+        return Err(client.wrong(verb, &format!("{came} sequences; expected {asked}")));
     }
     let one = |(output, lesson): (&PassedSequence, &&TrainingSample)| {
         let read = lesson.tokens.len() - 1;

@@ -21,9 +21,9 @@ pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     }
     let client = Client::first(Address::trainer(config))?;
     let foreign = || {
-        let what = format!("what is at {} does not speak the Tinker protocol, `/api/v1`", config.url);
+        let what = format!("the server at {} does not speak the Tinker protocol, `/api/v1`", config.url);
         let asked = format!("{}/api/v1/healthz", config.url.trim_end_matches('/'));
-        told(what, &format!("`engine.url` is what comes before `/api/v1`; see what answers at {asked}"))
+        told(what, &format!("set `engine.url` to the part before `/api/v1`; check what answers at {asked}"))
     };
     waited(async {
         let plain = |failure| match failure {

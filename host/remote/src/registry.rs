@@ -94,8 +94,8 @@ pub fn push(component: &[u8], address: &str) -> Result<Reference> {
 fn about(component: &[u8], digest: &str) -> Result<Value> {
     let decoded = wasmparser::Parser::is_component(component).then(|| wit_component::decode(component));
     let Some(Ok(DecodedWasm::Component(resolve, world))) = decoded else {
-        return Err(Error::new("what is to be pushed is no component")
-            .hint("`allot build` makes one of a core module, and `allot new` starts a policy"));
+        return Err(Error::new("the file to push is not a component")
+            .hint("run `allot build` to make one from a core module, or `allot new` to start a policy"));
     };
     let world = &resolve.worlds[world];
     let imports: Vec<_> = world.imports.keys().map(|key| resolve.name_world_key(key)).collect();

@@ -63,9 +63,7 @@ pub(crate) fn rollouts(
 ) -> Result<Vec<Sample<Answer>>, Failure> {
     if sampled.sequences.len() != wanted.count as usize {
         let (prompt, asked, came) = (wanted.prompt.0, wanted.count, sampled.sequences.len());
-        return Err(
-            client.wrong("asample", &format!("{came} rollouts of prompt {prompt}; {asked} were asked for"))
-        );
+        return Err(client.wrong("asample", &format!("{came} rollouts of prompt {prompt}; expected {asked}")));
     }
     let mut all = Vec::with_capacity(sampled.sequences.len());
     for (position, sequence) in (wanted.first..).zip(sampled.sequences) {
@@ -138,10 +136,10 @@ impl ClaimedRollout {
             return Err(format!("a rollout of prompt {prompt} without tokens"));
         }
         if tokens > most {
-            return Err(format!("a rollout of prompt {prompt} of {tokens} tokens; {most} are the limit"));
+            return Err(format!("a rollout of prompt {prompt} of {tokens} tokens; the limit is {most}"));
         }
         if let Some(token) = self.tokens.iter().find(|t| **t as usize >= limits.vocabulary) {
-            return Err(format!("token {token}, which is past the vocabulary of {}", limits.vocabulary));
+            return Err(format!("token {token}, which is outside the vocabulary of {}", limits.vocabulary));
         }
         let Some(log_probs) = self.log_probs else {
             return Err(format!("a rollout of prompt {prompt} without log-probabilities"));
@@ -155,7 +153,7 @@ impl ClaimedRollout {
         // Values slightly above 0 are rounding errors.
         let good = |l: &Option<f32>| l.filter(|l| l.is_finite() && *l <= 1e-3);
         let Some(log_probs) = log_probs.iter().map(good).collect::<Option<Vec<f32>>>() else {
-            return Err(format!("a log-probability of prompt {prompt} that is none"));
+            return Err(format!("an invalid log-probability of prompt {prompt}"));
         };
         let log_prob: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
         Ok(Sample {

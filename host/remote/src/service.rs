@@ -61,10 +61,7 @@ impl Service {
             Halt::NoSuchPath(detail) => {
                 let (url, section) = (&self.client.to().url, self.client.to().section);
                 let what = format!("the server at {url} has no `{path}`, or no such model{}", dash(&detail));
-                told(
-                    what,
-                    &format!("`{section}.url` is what comes before `{path}`; see the server's own log"),
-                )
+                told(what, &format!("set `{section}.url` to the part before `{path}`; check the server"))
             }
         })
     }
@@ -106,7 +103,7 @@ impl Service {
             };
             failures += u32::from(own);
             if failures >= self.tries && other.is_some() && self.does(path, other).await {
-                return Ok(Err(format!("the server failed at it {failures} times: {why}")));
+                return Ok(Err(format!("the server failed {failures} times: {why}")));
             }
             if began.elapsed() >= client.to().patience {
                 return Err(Halt::Stop(client.away(path, &why)));

@@ -94,7 +94,8 @@ impl Session {
         let what = format!("the server at {url} no longer has the state `{path}`: {detail}");
         told(
             what,
-            "its folder of checkpoints may have been moved or cleared; an earlier checkpoint names another",
+            "check its folder of checkpoints, which may have been moved or cleared, or use an earlier \
+             checkpoint",
         )
     }
 
@@ -152,13 +153,13 @@ impl Session {
         });
         let answer =
             client.ask("create_session", Some(&body.to_string())).await.map_err(|failure| match failure {
-                Failure::Lost(_) => client.wrong("create_session", "404, as if it did not know it"),
+                Failure::Lost(_) => client.wrong("create_session", "404"),
                 failure => failure,
             })?;
         let said: Value = client.read("create_session", &answer)?;
         if let Some(error) = said["error_message"].as_str() {
-            let what = format!("the server at {} wants no session with allot: {error}", config.url);
-            return Err(Failure::Stop(told(what, "it may speak another version of the protocol")));
+            let what = format!("the server at {} refused a session: {error}", config.url);
+            return Err(Failure::Stop(told(what, "check which protocol version it speaks")));
         }
         match said["session_id"].as_str() {
             Some(id) => Ok(id.to_owned()),
@@ -172,10 +173,7 @@ impl Session {
             config.url, config.base_model
         );
         let what = if detail.is_empty() { what } else { format!("{what}: {detail}") };
-        told(
-            what,
-            "a server holds so many models of such a rank; those of sessions that ended go after minutes",
-        )
+        told(what, "try again in a few minutes: the server may hold as many models of this rank as it can")
     }
 
     /// Returns the number of a request that changes the model. Retries use the same number.
@@ -198,7 +196,7 @@ impl Session {
     ) -> Result<T, Failure> {
         let promise: Promise = client.read(verb, answer)?;
         if !self.promises.borrow_mut().insert(promise.request_id.clone()) {
-            return Err(client.wrong(verb, "the promise of another request"));
+            return Err(client.wrong(verb, "the answer to another request"));
         }
         client.fetch(verb, &promise.request_id).await
     }

@@ -53,7 +53,7 @@ pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
         files.extend(below(place)?);
     }
     if let Some(file) = files.iter().find(|file| is_same(file, &command.out)) {
-        let what = format!("`{}` would be written over while it is read", shown::path(file));
+        let what = format!("`{}` would be overwritten while it is read", shown::path(file));
         return Err(Error::new(what).hint("name another file with --out"));
     }
     screen.draw(format_args!("reading {}", count(files.len() as u64, "file")));
@@ -94,10 +94,12 @@ fn asked(command: &BankFiles) -> Result<Asked> {
         pair(typed, "--where", "arm=uniform").map(|(column, value)| (column.to_owned(), value.to_owned()))
     });
     if let Some(number) = command.characters_per_token.filter(|n| !(n.is_finite() && *n > 0.0)) {
-        return Err(Error::new(format!("`--characters-per-token {number}`: it is finite and more than 0")));
+        return Err(Error::new(format!(
+            "`--characters-per-token` is {number}; expected a finite number above 0"
+        )));
     }
     if !command.right.is_finite() {
-        return Err(Error::new(format!("`--right {}`: it is finite", command.right)));
+        return Err(Error::new(format!("`--right` is {}; expected a finite number", command.right)));
     }
     Ok(Asked {
         columns,
@@ -111,8 +113,8 @@ fn asked(command: &BankFiles) -> Result<Asked> {
 fn pair<'t>(typed: &'t str, option: &str, example: &str) -> Result<(&'t str, &'t str)> {
     let both = typed.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
     both.ok_or_else(|| {
-        let what = format!("{option} {}: it has a name, =, and a value", shown::line(typed, 80));
-        Error::new(what).hint(format!("as in {option} {example}"))
+        let what = format!("{option} {}: expected NAME=VALUE", shown::line(typed, 80));
+        Error::new(what).hint(format!("write it like {option} {example}"))
     })
 }
 
@@ -121,7 +123,7 @@ fn versions(typed: &str) -> std::result::Result<RangeInclusive<u32>, String> {
     let ends = typed.split_once("..").and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     match ends {
         Some((first, last)) if first <= last => Ok(first..=last),
-        _ => Err("two versions are wanted, the first one no later than the last, as in 0..50".to_owned()),
+        _ => Err("expected two versions, the first no later than the last, as in 0..50".to_owned()),
     }
 }
 
@@ -201,8 +203,8 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     let left = |(left, rows): (&Left, &u64)| format!("{} left out: {}", count(*rows, "row"), left.words());
     notes.extend(told.left.iter().map(left));
     for (rows, what) in [
-        (told.by_reward, "whether an answer was right is told by its reward, from --right on"),
-        (told.by_characters, "lengths are told by characters"),
+        (told.by_reward, "an answer counts as right if its reward is at least --right"),
+        (told.by_characters, "lengths are estimated from characters"),
     ] {
         if rows > 0 {
             notes.push(format!("{what}: {}", count(rows, "rollout")));
@@ -218,10 +220,10 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     }
     if told.no_version > 0 {
         let n = count(told.no_version, "rollout");
-        notes.push(format!("unknown: the model's version at {n}; it is taken to be one, 0"));
+        notes.push(format!("unknown: the model's version at {n}; assumed to be 0"));
     } else if profile.versions.start() < profile.versions.end() {
         notes.push(
-            "several versions of the model sampled them; --versions FIRST..LAST keeps those of a part"
+            "the rollouts are from several versions of the model; set --versions FIRST..LAST to keep some"
                 .to_owned(),
         );
     }

@@ -105,13 +105,13 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     let threads = common.threads.map_or(cores, usize::from);
     let longest = works.iter().map(|work| work.longest()).max().unwrap_or(1);
     if longest > most {
-        let what = format!("{longest} tokens are more than the model's {limit} has, {most}");
-        return Err(Error::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));
+        let what = format!("the longest work has {longest} tokens; the model's {limit} has {most}");
+        return Err(Error::new(what).hint("leave out --prompt or --tokens to use a value that fits"));
     }
     let precision = |name: &String| if name == "bf16" { Precision::Bf16 } else { Precision::F32 };
     let precisions: Vec<Precision> = common.dtype.iter().map(precision).collect();
     if common.device == DeviceName::Cpu && precisions.contains(&Precision::Bf16) && !has_bf16() {
-        screen.tell("this processor has no instruction for products in bf16: they are made in f32");
+        screen.tell("this processor has no bf16 instructions: products are computed in f32");
     }
     let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };
     let place = Target { device: common.device, precisions: &precisions, threads };

@@ -81,7 +81,7 @@ fn try_out(folder: &Path) -> Result<()> {
         Ok(_) | Err(Fault::Refused(_)) => Ok(()),
         Err(fault) => {
             let what =
-                format!("`{source}` did not decide on {}, tried before it is built: {fault}", fresh.title);
+                format!("`{source}` failed on {}, in the trial before the build: {fault}", fresh.title);
             Err(Error::told(what, fault.hint()))
         }
     }
@@ -112,7 +112,7 @@ fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Loade
     let sandbox = policy_loader::sandbox(Caps::default())?;
     Loaded::of(&sandbox, bytes, &what.display().to_string(), screen).map_err(|e| {
         let kind = allot_sandbox::kind_of(bytes).unwrap_or_default();
-        let what = format!("`{}` was built, but is no {}: {e}", what.display(), kind.noun());
+        let what = format!("`{}` was built, but is not a valid {}: {e}", what.display(), kind.noun());
         Error::told(what, loaded::hint(kind, &e))
     })
 }

@@ -60,8 +60,8 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
         CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory, states: None };
     caps.check("the command line")?;
     if !(command.within > 0.0 && command.within <= LONGEST) {
-        let what = format!("`--within {}` is no time for a check", command.within);
-        return Err(Error::new(what).hint(format!("it is in seconds, more than 0 and at most {LONGEST}")));
+        let what = format!("`--within` is {}, which is out of range", command.within);
+        return Err(Error::new(what).hint(format!("set it in seconds, above 0 and at most {LONGEST}")));
     }
     let within = Duration::from_secs_f64(command.within);
     let component = !policy_loader::is_draft(&command.policy);

@@ -60,8 +60,8 @@ pub struct Compare {
 pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let here = command.executor == Where::Local;
     if command.slurm_options.is_some() && command.executor != Where::Slurm {
-        let error = Error::new("--slurm-options is for runs that Slurm makes");
-        return Err(error.hint("leave it out, or say --executor slurm"));
+        let error = Error::new("--slurm-options needs --executor slurm");
+        return Err(error.hint("leave it out, or set --executor slurm"));
     }
     let jobs = command.jobs.map(usize::from);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);

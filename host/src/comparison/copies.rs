@@ -17,12 +17,12 @@ impl Comparison {
             run.component.as_ref().filter(|copy| run.config.exists() && sha256(&bytes) != copy.sha256);
         let Some(copy) = missing else { return Ok(bytes) };
         let what = format!(
-            "`{}` keeps no copy of the component of `{}`, with sha256 {}, and `{source}` is another component by now",
+            "`{}` has no copy of the component of `{}` with sha256 {}, and `{source}` has changed since",
             self.folder.display(),
             self.arms[run.arm],
             copy.sha256
         );
-        Err(Error::new(what).hint("put the file of that time back, or begin another comparison"))
+        Err(Error::new(what).hint("restore the original file, or begin another comparison"))
     }
 
     /// Returns the comparison's copy of a run's component, or a copy in one of the arm's runs.

@@ -21,9 +21,8 @@ pub fn read(folder: &Path) -> Result<Vec<Look>> {
     };
     let look = |(i, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|e| {
-            let what = format!("`{}` line {} is not a report that was made: {e}", path.display(), i + 1);
-            Error::new(what)
-                .hint("restore the line, or remove it: the report it stands for is then forgotten")
+            let what = format!("`{}` line {} is not a valid entry for a report: {e}", path.display(), i + 1);
+            Error::new(what).hint("restore the line, or remove it to forget that report")
         })
     };
     text.lines().enumerate().map(look).collect()

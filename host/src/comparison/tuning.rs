@@ -66,7 +66,7 @@ pub fn result(comparison: &Path) -> Result<Option<Tuning>> {
     };
     let read = serde_json::from_str(&text).map_err(|e| {
         let error = Error::new(format!("`{}` is damaged: {e}", path.display()));
-        error.hint("remove it: it is made anew from the records of the trials")
+        error.hint("remove it: it is rebuilt from the records of the trials")
     });
     read.map(Some)
 }
@@ -200,7 +200,7 @@ impl Tuner {
         let shown: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let name = format!("{}, trial {trial} of {} ({})", self.name, of.arm.name, shown.join(", "));
         settled(&self.planned(0, (arm, trial), (seed, 0)), self.kind, &config, &name, self.defaults)
-            .map_err(|e| e.hint("give narrower ranges: every setting in them is a config that can be run"))
+            .map_err(|e| e.hint("give narrower ranges: every setting in them must make a valid config"))
     }
 
     /// Checks that every trial's config is valid, and that the shortest rung has an evaluation.

@@ -43,7 +43,7 @@ fn by_one(
         let unread = |p: &&Problem| p.gold.iter().filter(|gold| !reads(grader, gold)).count();
         let n: usize = mixed.iter().map(unread).sum();
         notes.push(format!(
-            "{} can't be read by grader `{name}`, and others of the same problems count: {}",
+            "{} can't be read by grader `{name}`; other gold answers of the same problems still count: {}",
             counted(n, "gold answer"),
             examples(mixed.iter().map(|p| quoted(p)))
         ));
@@ -55,8 +55,8 @@ fn by_one(
         let which = examples(lost.iter().map(quoted));
         match unreadable {
             Unreadable::Refuse => {
-                let hint = "mend these rows, take another grader, or leave them out by `reward.unreadable = \
-                            \"leave-out\"`";
+                let hint = "fix these rows, use another grader, or set `reward.unreadable = \"leave-out\"` \
+                            to leave them out";
                 return Err(Error::new(format!("{what}: {which}")).hint(hint));
             }
             Unreadable::LeaveOut => notes.push(format!("{what}, left out: {which}")),

@@ -77,8 +77,8 @@ pub(super) fn cut(path: &Path, at: (u32, u32)) -> Result<Option<(String, Vec<Cal
             }
             Ok(Entry::Call(_)) if head.is_some() => break,
             _ => {
-                let what = format!("`{}` has a line that is none of a shadow", path.display());
-                return Err(Error::new(what).hint("put back what was changed, or remove the file"));
+                let what = format!("`{}` has a line that is not from a shadow", path.display());
+                return Err(Error::new(what).hint("restore what was changed, or remove the file"));
             }
         }
         bytes += text.len() as u64;

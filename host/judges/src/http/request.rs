@@ -111,7 +111,7 @@ impl Form {
     /// A description of what is wrong with the reply.
     pub fn reply(&self, request: &Request, body: &[u8]) -> Result<Reply, String> {
         let garbage =
-            || format!("the server said `{}`, which is no reply of `{}`", words(body), self.api.name());
+            || format!("the server said `{}`, which is not a reply of `{}`", words(body), self.api.name());
         let said: Value = serde_json::from_slice(body).map_err(|_| garbage())?;
         let model = said["model"].as_str().map(str::to_owned);
         let number = |x: &Value| x.as_f64().map(|x| protocol::number("score", x).map(rewarded));

@@ -163,7 +163,7 @@ impl<'m> Parts<'m> {
                             ExternalKind::Memory => ExportKind::Memory,
                             _ => {
                                 return Err(
-                                    "it exports something else than functions and its memory".to_owned()
+                                    "it exports something other than functions and its memory".to_owned()
                                 );
                             }
                         };

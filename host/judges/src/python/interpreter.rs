@@ -271,6 +271,6 @@ fn key(build: &Build) -> String {
 fn unknown(path: &Path, hash: &str) -> Error {
     let known =
         BUILDS.iter().map(|b| format!("{} of {} {} (sha256 {})", b.name, b.package.0, b.package.1, b.sha256));
-    Error::new(format!("`{}` is no Python that this program knows: its sha256 is {hash}", path.display()))
-        .hint(format!("known is {}", known.collect::<Vec<_>>().join(", ")))
+    Error::new(format!("`{}` is not a known build of Python: its sha256 is {hash}", path.display()))
+        .hint(format!("use {}", known.collect::<Vec<_>>().join(", ")))
 }

@@ -46,7 +46,7 @@ impl Library {
             let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
             if sha256(&bytes) != wheel.sha256 {
                 let what =
-                    format!("`{}` is not the wheel that is pinned, sha256 {}", path.display(), wheel.sha256);
+                    format!("`{}` is not the pinned wheel; expected sha256 {}", path.display(), wheel.sha256);
                 return Err(Error::new(what));
             }
             let broken =

@@ -63,21 +63,21 @@ impl Trial {
     /// What the gold answer lacks, as a clause that follows its name.
     pub fn of(gold: &str) -> Result<Self, String> {
         let mut trial: Self =
-            serde_json::from_str(gold).map_err(|e| format!("is no JSON object with tests: {e}"))?;
+            serde_json::from_str(gold).map_err(|e| format!("is not a JSON object with tests: {e}"))?;
         gold.clone_into(&mut trial.gold);
         let kinds = [trial.test.is_some(), !trial.test_list.is_empty(), !trial.inputs.is_empty()];
         if kinds.iter().filter(|kind| **kind).count() != 1 {
-            return Err("has not exactly one of `test`, `test_list` and `inputs`".to_owned());
+            return Err("must have exactly one of `test`, `test_list` and `inputs`".to_owned());
         }
         if trial.test.is_some() && trial.entry_point.is_none() {
-            return Err("has `test` and no `entry_point`".to_owned());
+            return Err("has `test` but no `entry_point`".to_owned());
         }
         if trial.inputs.len() != trial.outputs.len() {
             let (inputs, outputs) = (trial.inputs.len(), trial.outputs.len());
             return Err(format!("has {inputs} inputs and {outputs} outputs"));
         }
         if let Some(tolerance) = trial.tolerance.filter(|share| !(0.0..=1.0).contains(share)) {
-            return Err(format!("has the `tolerance` {tolerance}, and not one from 0 to 1"));
+            return Err(format!("has the `tolerance` {tolerance}; expected 0 to 1"));
         }
         Ok(trial)
     }
@@ -207,11 +207,11 @@ fn reply(answers: &mut Session, request: &[u8]) -> Option<Vec<u8>> {
 /// Returns why an answer stopped, in a few words.
 fn reason(end: &End, session: &Session) -> String {
     let words = match end {
-        End::Done => "it is not what was wanted".to_owned(),
+        End::Done => "it is not the expected result".to_owned(),
         End::Raised => session.last_error(),
         End::Exited(code) => format!("it ended the process with exit code {code}"),
         End::OutOfFuel => "it used up its instructions".to_owned(),
-        End::Trapped(why) => format!("it broke off: {why}"),
+        End::Trapped(why) => format!("it crashed: {why}"),
     };
     shown::line(&words, shown::LINE)
 }

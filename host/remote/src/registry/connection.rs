@@ -51,8 +51,8 @@ impl<'a> Connection<'a> {
             ..ClientConfig::default()
         };
         let client = Client::try_from(config).map_err(|error| {
-            Error::new(format!("could not make ready to reach {host}: {}", root(&error)))
-                .hint("the certificates that are trusted come from the system: Debian's `ca-certificates`")
+            Error::new(format!("could not set up a connection to {host}: {}", root(&error)))
+                .hint("install the system's certificates, on Debian `ca-certificates`")
         })?;
         let line = Self { client, image, host, login: Login::of(host), operation };
         let auth = line.login.as_ref().map_or(RegistryAuth::Anonymous, Login::auth);
@@ -106,8 +106,8 @@ impl<'a> Connection<'a> {
 
     fn other(&self, digest: &str) -> Error {
         let host = self.host;
-        Error::new(format!("{host} gave something else than sha256:{digest}; nothing was kept"))
-            .hint("it was changed on the way, or the registry is not to be trusted with it")
+        Error::new(format!("{host} sent content that is not sha256:{digest}; nothing was kept"))
+            .hint("check the registry: the content was changed there or on the way")
     }
 
     fn silent(&self) -> Error {
@@ -116,8 +116,8 @@ impl<'a> Connection<'a> {
     }
 
     fn strange(&self, thing: &str) -> Error {
-        Error::new(format!("{} does not answer as a registry about {thing}", self.host))
-            .hint("is there one at this address?")
+        Error::new(format!("{} does not answer like a registry when asked for {thing}", self.host))
+            .hint("check that there is a registry at this address")
     }
 
     /// Returns a library's error in words, without text from the server. That text is arbitrary, and a
@@ -149,7 +149,7 @@ impl<'a> Connection<'a> {
             E::RequestError(error) if error.is_timeout() => self.silent(),
             E::RequestError(error) if error.is_connect() => self.unreached(&root(error)),
             E::RequestError(error) => {
-                let what = format!("the way to {} broke off at {thing}: {}", self.host, root(error));
+                let what = format!("the connection to {} broke at {thing}: {}", self.host, root(error));
                 Error::new(what).hint("try again")
             }
             _ => self.strange(thing),
@@ -158,18 +158,18 @@ impl<'a> Connection<'a> {
 
     fn unreached(&self, why: &str) -> Error {
         Error::new(format!("could not reach {}: {why}", self.host))
-            .hint("what was fetched once is in the cache; a component at hand is given by its path")
+            .hint("try again later, or give a local component by its path")
     }
 
     fn refused(&self, thing: &str, code: u16) -> Error {
         let host = self.host;
-        let who = if self.login.is_some() { "this login" } else { "someone without a login" };
+        let who = if self.login.is_some() { "this login" } else { "an anonymous user" };
         let (does, to) =
             if self.operation == RegistryOperation::Pull { ("give", "to") } else { ("take", "from") };
         match code {
             401 | 403 => Error::new(format!("{host} does not {does} {thing} {to} {who} ({code})"))
                 .hint(format!("check the name; if it is right, `docker login {host}`: {}", Login::READ)),
-            404 => Error::new(format!("{host} has no {thing}")).hint("check the name and what follows it"),
+            404 => Error::new(format!("{host} has no {thing}")).hint("check the name and the tag or digest"),
             429 | 500.. => {
                 Error::new(format!("{host} can't serve {thing} now ({code})")).hint("try again later")
             }
@@ -180,7 +180,7 @@ impl<'a> Connection<'a> {
 
 /// Returns the innermost cause of an error, in words. The outer ones contain the address.
 fn root(error: &dyn std::error::Error) -> String {
-    let mut last = "no more is known".to_owned();
+    let mut last = "unknown reason".to_owned();
     for link in std::iter::successors(error.source(), |error| below(*error)) {
         if let Some(tls) = link.downcast_ref::<rustls::Error>() {
             return format!("TLS failed, {tls}");
@@ -194,7 +194,7 @@ fn root(error: &dyn std::error::Error) -> String {
         }
         last = link.to_string();
         if last == "dns error" {
-            return "no such host was found".to_owned();
+            return "the host was not found".to_owned();
         }
     }
     last
@@ -215,12 +215,12 @@ pub(super) fn online<T: Send>(work: impl AsyncFnOnce() -> Result<T> + Send) -> R
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| Error::new(format!("could not make ready to reach a registry: {e}")))?;
+            .map_err(|e| Error::new(format!("could not set up a connection to a registry: {e}")))?;
         let done = runtime.block_on(work());
         // Does not wait for a name resolution in progress.
         runtime.shutdown_background();
         done
     };
-    let panicked = |_| Err(Error::new("the registry's answer was too much for what reads it"));
+    let panicked = |_| Err(Error::new("the registry's answer could not be read"));
     std::thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(panicked))
 }

@@ -15,8 +15,7 @@ pub(super) struct Login {
 
 impl Login {
     /// The source of credentials, for messages.
-    pub const READ: &str =
-        "what it writes into Docker's `config.json` is read, what a credential helper keeps is not";
+    pub const READ: &str = "logins in Docker's `config.json` are read, those in a credential helper are not";
 
     /// Returns a registry's login in `$DOCKER_CONFIG/config.json` or `~/.docker/config.json`. Without one,
     /// or if the file is missing or unreadable, requests are anonymous. Logins in a credential helper

@@ -5,7 +5,7 @@ use std::fmt;
 use allot_base::{Error, Result};
 use oci_client::Reference as Image;
 
-const SUCH: &str = "such an address is `oci://REGISTRY/NAME@sha256:DIGEST`";
+const SUCH: &str = "write it as `oci://REGISTRY/NAME@sha256:DIGEST`";
 
 /// An immutable reference to one component in a registry: names can move, digests cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +22,14 @@ impl Reference {
         let Some((named, digest)) = rest.split_once('@') else {
             let tagged = if tag(rest).1.is_some() { rest.to_owned() } else { format!("{rest}:TAG") };
             return Err(Error::new(format!("`{text}` has no digest")).hint(format!(
-                "a tag can move, a digest can't: `oras resolve {tagged}` tells it, and `@sha256:…` says it"
+                "run `oras resolve {tagged}` to get the digest, and add it as `@sha256:…`: a tag can move, a \
+                 digest can't"
             )));
         };
         let (bare, tag) = tag(named);
         if let Some(tag) = tag {
             let what = format!("`{text}` has a tag and a digest");
-            return Err(Error::new(what).hint(format!("leave out `:{tag}`: the digest says it all")));
+            return Err(Error::new(what).hint(format!("leave out `:{tag}`: the digest is enough")));
         }
         let (registry, name) = place(text, bare)?;
         let Some(digest) = sha256(digest) else {
@@ -36,8 +37,8 @@ impl Reference {
                 Some(("sha256", hex)) if sha256(&format!("sha256:{}", hex.to_lowercase())).is_some() => {
                     "has a digest in capital letters"
                 }
-                Some(("sha256", _)) => "has a digest that is not of 64 hexadecimal digits",
-                _ => "has a digest that is no sha256",
+                Some(("sha256", _)) => "has a digest that does not have 64 hexadecimal digits",
+                _ => "has a digest that is not a sha256",
             };
             return Err(Error::new(format!("`{text}` {why}")).hint(SUCH));
         };
@@ -85,7 +86,7 @@ pub(super) fn tagged(text: &str) -> Result<(String, String, String)> {
     let rest = stripped(text)?;
     if rest.contains('@') {
         let what = format!("`{text}` has a digest already");
-        return Err(Error::new(what).hint("what is put there decides it: give a tag, as in `NAME:1.0`"));
+        return Err(Error::new(what).hint("give a tag, as in `NAME:1.0`: the content decides the digest"));
     }
     let (bare, tag) = tag(rest);
     let (registry, name) = place(text, bare)?;
@@ -93,8 +94,8 @@ pub(super) fn tagged(text: &str) -> Result<(String, String, String)> {
     let first = tag.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if !first || tag.len() > 128 || !tag.chars().all(plain) {
-        return Err(Error::new(format!("`{text}` has a tag that no registry takes"))
-            .hint("a tag has up to 128 letters, digits, dots, dashes and underscores"));
+        return Err(Error::new(format!("`{text}` has an invalid tag"))
+            .hint("use up to 128 letters, digits, dots, dashes and underscores"));
     }
     Ok((registry.to_owned(), name.to_owned(), tag.to_owned()))
 }
@@ -123,14 +124,14 @@ fn parted(registry: &str) -> (&str, Option<&str>) {
 /// Returns an address without its scheme.
 fn stripped(text: &str) -> Result<&str> {
     let Some(rest) = text.strip_prefix("oci://") else {
-        let what = format!("`{text}` is no address in a registry");
+        let what = format!("`{text}` is not an address in a registry");
         return Err(Error::new(what).hint(format!("{SUCH}, with two slashes")));
     };
     // The text is not repeated, because it would be a password.
     let host = rest.split('/').next().unwrap_or_default();
     if host.split_once('@').is_some_and(|(_, follows)| !follows.starts_with("sha256:")) {
-        return Err(Error::new("an address in a registry has no room for a user or a password")
-            .hint("`docker login` keeps them"));
+        return Err(Error::new("an address in a registry can't have a user or a password")
+            .hint("use `docker login` instead"));
     }
     Ok(rest)
 }
@@ -149,22 +150,22 @@ fn place<'a>(text: &str, bare: &'a str) -> Result<(&'a str, &'a str)> {
     let wrong = |why: &str| Err(Error::new(format!("`{text}` {why}")).hint(SUCH));
     let (registry, name) = bare.split_once('/').unwrap_or((bare, ""));
     if registry.is_empty() {
-        return wrong("names no registry");
+        return wrong("does not name a registry");
     }
     if name.is_empty() {
         return wrong("has no name after its registry");
     }
     if bare.contains(|c: char| c.is_ascii_uppercase()) {
-        return wrong("has capital letters, which no name in a registry has");
+        return wrong("has capital letters, which names in a registry can't have");
     }
     let (host, port) = parted(registry);
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let known = inner.map_or_else(|| plain(host), |ip| ip.parse::<std::net::Ipv6Addr>().is_ok());
     if !known || port.is_some_and(|port| port.parse::<u16>().is_err()) {
-        return wrong("names a registry that no host is called by");
+        return wrong("names a registry with an invalid host name");
     }
     if !name.split('/').all(plain) {
-        return wrong("has a name with what no name in a registry has");
+        return wrong("has a name with characters that are not allowed in a registry");
     }
     Ok((registry, name))
 }

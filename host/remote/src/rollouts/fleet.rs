@@ -175,7 +175,7 @@ impl Fleet {
         if server.away.get().is_none() {
             server.away.set(Some(Instant::now()));
             let url = &server.sampler.client.to().url;
-            server.sampler.client.notice(&format!("the other servers do what the one at {url} was asked"));
+            server.sampler.client.notice(&format!("the other servers take over from the one at {url}"));
         }
         let since = |server: &FleetServer| server.away.get().is_some_and(|at| at.elapsed() >= self.patience);
         if self.servers.iter().all(since) { Err(error) } else { Ok(()) }
@@ -240,10 +240,10 @@ impl FleetServer {
             let losses = self.losses.get();
             let what =
                 format!("the server at {url} lost the weights {losses} times in a row: it has `{other}`");
-            return Err(told(what, "it may be out of memory, or several may be behind one address"));
+            return Err(told(what, "check its memory, and that only one server is behind the address"));
         }
-        let what = format!("the server at {url} has the weights `{other}`, as if it was started anew");
-        self.sampler.client.notice(&format!("{what}; it gets those after {version} updates again"));
+        let what = format!("the server at {url} has the weights `{other}`, as if it had restarted");
+        self.sampler.client.notice(&format!("{what}; sending those after {version} updates again"));
         *self.given.borrow_mut() = None;
         Ok(())
     }

@@ -102,5 +102,5 @@ fn failed(verb: &str, path: &Path, error: &std::io::Error) -> EngineError {
         _ => error.to_string(),
     };
     let what = format!("could not {verb} `{}`: {why}", path.display());
-    told(what, "`rollout_server.weights` is a folder that both this program and the server reach")
+    told(what, "set `rollout_server.weights` to a folder that both this program and the server can access")
 }

@@ -97,9 +97,9 @@ impl Preflight {
         match self.context {
             Some(context) if context < longest => {
                 let what =
-                    format!("the server takes {context} tokens, and the longest prompt and answer have");
-                let hint = "start it with a longer context, or set `model.max_prompt_tokens` or \
-                            `sampling.max_tokens` lower";
+                    format!("the server takes {context} tokens, but the longest prompt and answer have");
+                let hint = "start it with a longer context, or lower `model.max_prompt_tokens` or \
+                            `sampling.max_tokens`";
                 Err(told(format!("{what} {longest}"), hint))
             }
             _ => Ok(()),
@@ -115,12 +115,10 @@ async fn known<T: for<'d> Deserialize<'d>>(
 ) -> Result<T, EngineError> {
     let foreign = |why: &str| {
         let url = &client.to().url;
-        let what = format!("what is at {url} is no {kind} that this program knows: {why}");
+        let what = format!("the server at {url} is not a supported {kind}: {why}");
         told(
             what,
-            &format!(
-                "set `rollout_server.url` to what comes before `/{verb}`; allot was written for {VERSIONS}"
-            ),
+            &format!("set `rollout_server.url` to the part before `/{verb}`; allot supports {VERSIONS}"),
         )
     };
     let answer = client.ask(verb, None).await.map_err(|failure| match failure {
@@ -129,7 +127,7 @@ async fn known<T: for<'d> Deserialize<'d>>(
         Failure::Refused { status, .. } => foreign(&format!("it answers `/{verb}` with {status}")),
     })?;
     serde_json::from_slice(answer.body())
-        .map_err(|_| foreign(&format!("it answers `/{verb}` with something else")))
+        .map_err(|_| foreign(&format!("its answer to `/{verb}` is not the expected one")))
 }
 
 /// Checks that the server has the model.
@@ -147,20 +145,20 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
     let models: Models = known(client, "v1/models", "SGLang").await?;
     if !info.is_generation || info.weight_version.is_none() {
         let what =
-            format!("the server at {url} has a model that does not generate, or no word for its weights");
-        return Err(told(what, &format!("take another version of it; allot was written for {VERSIONS}")));
+            format!("the server at {url} has a model that does not generate, or no label for its weights");
+        return Err(told(what, &format!("use another version of it; allot supports {VERSIONS}")));
     }
     if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name) {
         let (other, own) = (client.clean(&other), shape.family.name);
-        let what = format!("the server at {url} has a model of type `{other}`, and `model.use` is a `{own}`");
+        let what = format!("the server at {url} has a model of type `{other}`, but `model.use` is a `{own}`");
         return Err(told(what, "serve the model that `[model]` names"));
     }
     // The name at the server's start: loading weights changes the name in `v1/models`.
     named(client, config, &server.served_model_name.into_iter().collect::<Vec<_>>())?;
     let mut notes = Vec::new();
     if !server.enable_deterministic_inference {
-        let what = "the server draws without the seeds of rollouts, so that a run is not the same twice; started \
-                    with `--enable-deterministic-inference` it would";
+        let what = "the server ignores the seeds of rollouts, so a run is not reproducible; start it with \
+                    `--enable-deterministic-inference`";
         notes.push(what.to_owned());
     }
     let context = models.data.first().and_then(|m| m.max_model_len);
@@ -202,8 +200,8 @@ async fn vllm(
     let either = sampling.temperature == 1.0 && sampling.top_k == 0 && sampling.top_p >= 1.0;
     let good = |mode: &str| mode == wanted || either && mode == "processed_logprobs";
     if let Some(mode) = mode.filter(|mode| !good(mode)) {
-        let what = format!("the server at {url} tells `{}`", client.clean(mode));
-        let why = "those of what is sampled, by `[sampling]`, are";
+        let what = format!("the server at {url} returns `{}`", client.clean(mode));
+        let why = "the sampling in `[sampling]` needs";
         return Err(told(
             format!("{what}; {why} `{wanted}`"),
             &format!("start it with `--logprobs-mode {wanted}`"),

@@ -55,8 +55,8 @@ impl Sampler {
             Failure::Refused { verb, status, detail } => {
                 let what = format!("the server at {} could not load `{folder}`", self.client.to().url);
                 let said = if detail.is_empty() { String::new() } else { format!(": {detail}") };
-                let hint = "the folder is reached by the server too, at that path (`rollout_server.weights_there`), and \
-                            the model that it serves is the one that is trained; see its own log";
+                let hint = "check its log, that it can read the folder at that path \
+                            (`rollout_server.weights_there`), and that it serves the model that is trained";
                 Failure::Stop(told(format!("{what} (`{verb}`, {status}){said}"), hint))
             }
             failure => failure,
@@ -83,7 +83,7 @@ impl Sampler {
                 return Err(self.other(verb, other, label));
             }
             if told.weights.is_empty() {
-                let what = "a rollout that does not say by which weights it was sampled";
+                let what = "a rollout without the label of its weights";
                 return Err(self.client.wrong(verb, what).into());
             }
             let Some(end) = &told.broken else {
@@ -110,11 +110,11 @@ impl Sampler {
             return Missed::Weights(self.client.clean(other));
         }
         let what = format!(
-            "the server at {} answered `{verb}` by the weights `{}`; those that were handed over are `{label}`",
+            "the server at {} answered `{verb}` with the weights `{}`; expected `{label}`",
             self.client.to().url,
             self.client.clean(other)
         );
-        Missed::Failure(Failure::Stop(told(what, "a server samples for one run at a time")))
+        Missed::Failure(Failure::Stop(told(what, "use a server for one run at a time")))
     }
 
     /// Returns the rollout if it is valid for the request.
@@ -139,23 +139,24 @@ impl Sampler {
         if let Some(end) = end.filter(|end| end + 1 < tokens.len()) {
             let token = tokens[end];
             return wrong(&format!(
-                "a rollout of prompt {number} that goes on behind its end, token {token}"
+                "a rollout of prompt {number} that continues after its end, token {token}"
             ));
         }
         if end.is_none() && !cut {
             let last = tokens[tokens.len() - 1];
             let what = format!(
-                "the server at {} ended a rollout of prompt {number} at token {last}, which ends none here",
+                "the server at {} ended a rollout of prompt {number} at token {last}, which is not a stop \
+                 token here",
                 self.client.to().url
             );
-            let hint = "its model's files name other tokens that end a text: add it to `model.stop`, or serve the \
-                        model that `[model]` names";
+            let hint = "add it to `model.stop`, or serve the model that `[model]` names: the served one has \
+                        other stop tokens";
             return Err(Failure::Stop(crate::client::told(what, hint)));
         }
         if end.is_none() && tokens.len() < limits.longest {
             let (came, most) = (tokens.len(), limits.longest);
             return wrong(&format!(
-                "a rollout of prompt {number} that was cut after {came} tokens; {most} are the limit"
+                "a rollout of prompt {number} that was cut after {came} tokens; the limit is {most}"
             ));
         }
         // An end token at the limit counts as an end.

@@ -77,7 +77,7 @@ pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply
         && scored.len() == output_ids.len()
         && scored.iter().zip(&output_ids).any(|((_, token, _), id)| token != id)
     {
-        return Err(client.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+        return Err(client.wrong(GENERATE, "log-probabilities of tokens that it did not sample"));
     }
     let Finish { kind, message } = meta.finish_reason;
     let broken = (kind != "stop" && kind != "length")

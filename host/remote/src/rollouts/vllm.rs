@@ -83,14 +83,14 @@ pub(super) fn body(request: SampleRequest<'_>, model: Option<&str>) -> Value {
 pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply, Failure> {
     let Generated { choices, usage } = client.read(GENERATE, answer)?;
     let Ok([choice]) = <[Choice; 1]>::try_from(choices) else {
-        return Err(client.wrong(GENERATE, "another number of rollouts than the one that was asked for"));
+        return Err(client.wrong(GENERATE, "a different number of rollouts from the one requested"));
     };
     let scored = choice.logprobs.and_then(|l| l.content);
     if let Some(scored) = &scored
         && scored.len() == choice.token_ids.len()
         && scored.iter().zip(&choice.token_ids).any(|(scored, id)| scored.token_id != *id)
     {
-        return Err(client.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+        return Err(client.wrong(GENERATE, "log-probabilities of tokens that it did not sample"));
     }
     let end = choice.finish_reason.unwrap_or_default();
     let claim = ClaimedRollout {

@@ -66,7 +66,7 @@ impl Process {
             })
         })?;
         let message = serde_pickle::from_slice(&body, DeOptions::new())
-            .map_err(|e| Fault::Engine(format!("the draft's process answered with something else: {e}")))?;
+            .map_err(|e| Fault::Engine(format!("the draft's process sent an unexpected response: {e}")))?;
         Ok((message, state))
     }
 

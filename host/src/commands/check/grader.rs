@@ -86,7 +86,7 @@ impl<'m> Card<'m> {
         let untested = (found.compared == 0).then_some("no answer was judged twice");
         let pure = Outcome::of(found.impure.as_ref().map(differ), untested);
         rows.add("pure", "is pure: equal calls, equal verdicts", pure);
-        let differ = |apart| format!("the verdict is another one of {}", many(apart));
+        let differ = |apart| format!("the verdict differs on {}", many(apart));
         let untested = (found.batches == 0).then_some("no batch was judged whole");
         let together = Outcome::of(found.apart.as_ref().map(differ), untested);
         rows.add("batches", "says of an answer in a batch what it says of it alone", together);

@@ -9,7 +9,7 @@ use super::time::Time;
 use crate::screen::Screen;
 
 /// The reason of a test that was not made for lack of time.
-pub const LATE: &str = "the time was over";
+pub const LATE: &str = "the time limit was reached";
 
 /// The result of testing a requirement.
 #[derive(Clone, Debug, PartialEq)]

@@ -38,7 +38,8 @@ impl Resolved {
             let mut given = given(command, path, screen)?;
             given.pin_as(&kept);
             if run_dir::text(&given)? != run_dir::text(&kept)? {
-                let what = format!("the run in `{}` has another config than the one given", run.display());
+                let what =
+                    format!("the run in `{}` has a different config from the one given", run.display());
                 return Err(Error::new(what).hint("leave the config out: a run goes on with its own"));
             }
         } else if command.policy.is_some() || !command.set.is_empty() {
@@ -55,7 +56,7 @@ impl Resolved {
         if !self.change.as_ref().is_some_and(|change| change.of_config(&self.text)) {
             return Ok(());
         }
-        let error = Error::new("a run that is over has nothing left for another policy");
+        let error = Error::new("the run is over, so another policy cannot take it over");
         Err(error.hint("begin a run with that policy, and report both: allot report RUN RUN"))
     }
 
@@ -87,7 +88,7 @@ impl Resolved {
         self.text = run_dir::text(&self.config)?;
         if !change.is_one(run, &self.text, policy)? {
             let name = &policy.description().name;
-            screen.tell(format_args!("policy `{name}` is in force already, with these settings"));
+            screen.tell(format_args!("the run already uses policy `{name}` with these settings"));
             self.change = None;
         }
         Ok(())

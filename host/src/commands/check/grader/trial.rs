@@ -15,9 +15,12 @@ use crate::screen::Screen;
 const SAMPLED: usize = 3;
 /// Conditions that a verdict should not depend on.
 const OTHERS: [(Other, &str); 3] = [
-    (Other::Random, "uses random bytes, which are the same in each call: a verdict depends on no randomness"),
-    (Other::Time, "uses a clock, and all clocks stand still: a verdict depends on no time"),
-    (Other::Memory, "keeps something in memory from one batch to the next, and each batch has a fresh one"),
+    (
+        Other::Random,
+        "uses random bytes, which are the same in each call: a verdict must not depend on randomness",
+    ),
+    (Other::Time, "uses a clock, but all clocks are frozen: a verdict must not depend on time"),
+    (Other::Memory, "keeps something in memory between batches, but each batch starts with fresh memory"),
 ];
 
 /// The trial of a grader.

@@ -17,12 +17,12 @@ const SAMPLED: usize = 8;
 const OTHERS: [(Other, &str); 3] = [
     (
         Other::Random,
-        "uses random bytes, which are the same in each call: take `view.seed`, another in each call",
+        "uses random bytes, which are the same in each call: use `view.seed`, which differs in each call",
     ),
-    (Other::Time, "uses a clock, and all clocks stand still: take `view.step` and `view.round`"),
+    (Other::Time, "uses a clock, but all clocks are frozen: use `view.step` and `view.round`"),
     (
         Other::Memory,
-        "keeps something in memory, and each call has a fresh one: return what is to last as the state",
+        "keeps something in memory, but each call starts with fresh memory: return it as the state instead",
     ),
 ];
 
