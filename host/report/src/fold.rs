@@ -145,7 +145,7 @@ impl Fold {
             return Err("it has lines after its end".to_owned());
         }
         match line {
-            Line::Head(_) => return Err("it has a second head".to_owned()),
+            Line::Head(_) => return Err("it has a second header".to_owned()),
             // What a policy is told of the data set is no part of what it did.
             Line::Column(_) => {}
             Line::Call(call) => self.call(*call, each)?,
