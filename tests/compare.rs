@@ -543,7 +543,7 @@ fn arms_that_did_not_spend_the_same_are_told() {
     let scratch = with(&SIMULATED.replace("steps = 60", "steps = 30"));
     let text = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
     assert!(
-        text.contains("warning: the arms did not spend the same rollouts by their ends: `uniform` 960"),
+        text.contains("warning: the arms did not spend the same rollouts in total: `uniform` 960"),
         "{text}"
     );
 }

@@ -150,7 +150,7 @@ fn a_run_goes_on_with_the_same_component_and_no_other() {
     assert!(other.contains("is from a run with another grader: "), "{other}");
     assert!(other.contains("plain.wasm` has changed") && other.ends_with("exit code 2"), "{other}");
     let other = scratch.allot(&["train", "--resume", "pinned"]);
-    assert!(other.contains("the component's sha256 is HASH, the config demands HASH"), "{other}");
+    assert!(other.contains("the component's sha256 is HASH; the config expects HASH"), "{other}");
     scratch.write("plain.wasm", kept);
     for run in ["run", "pinned"] {
         let said = scratch.allot(&["train", "--resume", run]);
@@ -174,7 +174,7 @@ fn a_component_that_is_no_grader_is_told() {
     insta::assert_snapshot!(told(&scratch), @"
     error: could not load grader `FOLDER/plain.wasm`: the component exports `rollout:allocation/allocator@0.2.0`, but no `rollout:reward/grader`
 
-    hint: it is a policy: name it by `use` in [policy]
+    hint: name it with `use` in [policy]: it is a policy
     exit code 2
     ");
     scratch.write("run.toml", config("[reward]\ngrader = \"component\"\n"));
@@ -211,7 +211,7 @@ fn settings_and_parts_are_checked_before_the_run() {
     exit code 2
     ");
     insta::assert_snapshot!(said("sha256 = \"00ff\"\n"), @"
-    error: could not load grader `FOLDER/plain.wasm`: the component's sha256 is HASH, the config demands 00ff
+    error: could not load grader `FOLDER/plain.wasm`: the component's sha256 is HASH; the config expects 00ff
 
     hint: load the file that the config means, or change `sha256` in it
     exit code 2

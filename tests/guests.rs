@@ -241,7 +241,7 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
 fn a_state_of_20_megabytes_breaks_a_rule() {
     insta::assert_snapshot!(run("big_state"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` returned a state of 20000000 bytes; the record takes 16777216 at most (step 0, round 0)
+    error: policy `guest` returned a state of 20000000 bytes; the limit of the record is 16777216 (step 0, round 0)
 
     hint: past visits and held rollouts come with every view; remember only what does not
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
@@ -359,7 +359,7 @@ fn a_component_of_another_version_is_told_which_one_is_spoken_here() {
     insta::assert_snapshot!(load(scratch::component("other_version")), @"
     error: could not load policy `./guest.wasm`: this policy is built for rollout:allocation@0.3.0; this program knows 0.1 and 0.2
 
-    hint: take a newer version of this program, or build the policy with this one: allot build
+    hint: use a newer version of this program, or build the policy with this one: allot build
     exit code 2
     ");
 }
@@ -367,9 +367,9 @@ fn a_component_of_another_version_is_told_which_one_is_spoken_here() {
 #[test]
 fn a_component_with_a_foreign_import_is_told_which_one() {
     insta::assert_snapshot!(load(scratch::component("wants_more")), @"
-    error: could not load policy `./guest.wasm`: the component imports `acme:gpu/device@1.0.0`, which no policy is given
+    error: could not load policy `./guest.wasm`: the component imports `acme:gpu/device@1.0.0`, which is not available to a policy
 
-    hint: a policy may import `rollout:allocation/log`, and WASI's quiet parts
+    hint: import only `rollout:allocation/log` and restricted WASI: a policy has no files and no network
     exit code 2
     ");
 }
@@ -402,7 +402,7 @@ fn a_hash_that_the_config_demands_is_enforced() {
     scratch.write("guest.wasm", scratch::guest("traps"));
     scratch.write("run.toml", CONFIG.replace("[policy.limits]", "sha256 = \"00ff\"\n[policy.limits]"));
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml"]), @"
-    error: could not load policy `./guest.wasm`: the component's sha256 is HASH, the config demands 00ff
+    error: could not load policy `./guest.wasm`: the component's sha256 is HASH; the config expects 00ff
 
     hint: load the file that the config means, or change `sha256` in it
     exit code 2

@@ -578,15 +578,15 @@ fn building_nonsense_is_told() {
     ");
     scratch.write("empty.wat", "(module)");
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
-    error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
+    error: could not build a component from `empty.wat`: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
 
     hint: export the contract's interface from the module: `allot new NAME` makes a policy that does, `allot new NAME --kind grader` a grader
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"
-    error: `.` is no project of a policy or a grader
+    error: `.` is not a project of a policy or a grader
 
-    hint: a policy's has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; a grader's one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
+    hint: run `allot new NAME --lang LANGUAGE` to start one; a policy has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`, a grader one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`
     exit code 2
     ");
 }

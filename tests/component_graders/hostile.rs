@@ -68,13 +68,13 @@ const HOSTILE: [(&str, Place, &str, &str); 17] = [
         "no such part",
         Place::Grade,
         "(i32.store8 offset=8 (local.get $verdict) (i32.const 2)) (i32.store offset=12 (local.get $verdict) (i32.const 160)) (i32.store offset=16 (local.get $verdict) (i32.const 1))",
-        "gave a part `format`, which its description has not",
+        "gave a part `format`, which is not in its description",
     ),
     (
         "parts, and none",
         Place::Grade,
         "(i32.store8 offset=8 (local.get $verdict) (i32.const 2))",
-        "gave a reward in parts, and no part",
+        "gave a reward in parts, but no part",
     ),
     (
         "nothing",

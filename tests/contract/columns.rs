@@ -96,14 +96,14 @@ fn a_column_that_the_world_does_not_have_is_told() {
     scratch.write("run.toml", SMALL.to_owned() + "columns = { temperature = \"difficulty\" }\n");
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     // It is shown that one, and asks for another.
-    assert!(said.contains("asked for the column `length`, which its description does not name"), "{said}");
+    assert!(said.contains("asked for the column `length`, which is not in its description"), "{said}");
     assert!(scratch.read("out/record.jsonl").contains(r#""name":"temperature","numbers":["#));
 }
 
 #[test]
 fn what_a_guest_may_not_ask_of_columns_ends_the_run_with_a_sentence() {
     let said = |name: &str| small(&scratch::guest_0_2(name, COLUMNS)).1.lines().nth(1).unwrap().to_owned();
-    insta::assert_snapshot!(said("asks_a_column_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `99999999`, where the data set has 5 prompts");
+    insta::assert_snapshot!(said("asks_a_column_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `99999999`, but the data set has 5 prompts");
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     let policy = sandbox.load(&scratch::guest_0_2("asks_a_column_a_million", COLUMNS), None).unwrap();
     let view = fixtures::views(0, 0).swap_remove(0).view;
@@ -147,7 +147,7 @@ fn a_shadow_has_the_columns_of_the_policy_in_charge_and_no_others() {
     insta::assert_snapshot!(shadowed("uniform"), @r"
     error: shadow `guest` wants the column `level`, which this run does not have
 
-    hint: an observing policy sees the columns that the run's own policy described, and the record has those alone
+    hint: name a policy that needs only the columns of the run's own policy: the record has no others
     exit code 2
     ");
 }

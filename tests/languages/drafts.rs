@@ -242,9 +242,9 @@ fn what_is_not_a_draft_is_told() {
     ");
     std::fs::remove_file(scratch.path().join("fresh/sdk/allot_policy/draft.py")).unwrap();
     insta::assert_snapshot!(said("fresh"), @"
-    error: the SDK in `HERE/fresh/sdk` does not run drafts: it is an older one
+    error: the SDK in `HERE/fresh/sdk` is too old to run drafts
 
-    hint: delete that folder: then the SDK of this program is used
+    hint: delete that folder to use the SDK of this program
     exit code 2
     ");
 }
@@ -281,5 +281,5 @@ fn a_build_tells_at_once_what_python_can_tell() {
     );
     assert!(decision.contains("'View' object has no attribute 'can_smple'"), "{decision}");
     let good = built(source);
-    assert!(good.contains("there is no `componentize-py`"), "{good}");
+    assert!(good.contains("`componentize-py` was not found"), "{good}");
 }

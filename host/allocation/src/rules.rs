@@ -269,7 +269,7 @@ rules! {
 
     // === What is remembered and logged ===
     StateTooLarge(bytes: usize, bound: usize) = "state-too-large", "keeps its state within the record's bound";
-        ["returned a state of {bytes} bytes; the record takes {bound} at most"]
+        ["returned a state of {bytes} bytes; the limit of the record is {bound}"]
         "past visits and held rollouts come with every view; remember only what does not";
     StatesTooLarge(bytes: u64, left: u64) = "states-too-large",
         "changes its state within what the run's record takes in all";

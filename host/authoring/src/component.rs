@@ -29,14 +29,14 @@ pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
         return Err(Error::new(format!("`{name}` is neither a Wasm module nor its text")));
     }
     let module = wat::parse_bytes(bytes)
-        .map_err(|e| Error::new(format!("`{name}` is no Wasm: {}", wat_error(&e.to_string()))))?;
+        .map_err(|e| Error::new(format!("`{name}` is not Wasm: {}", wat_error(&e.to_string()))))?;
     if wasmparser::Parser::is_component(&module) {
         return Ok(module.into_owned());
     }
     // The encoder may panic on modules that no compiler produced.
     let made = caught(|| encode(module.into_owned()).map_err(|e| one_line(&format!("{e:#}"))));
     made.and_then(|made| made).map_err(|why| {
-        let error = Error::new(format!("`{name}` does not become a component: {why}"));
+        let error = Error::new(format!("could not build a component from `{name}`: {why}"));
         error.hint(
             "export the contract's interface from the module: `allot new NAME` makes a policy that does, \
              `allot new NAME --kind grader` a grader",

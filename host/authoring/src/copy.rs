@@ -63,7 +63,7 @@ fn dependencies(manifest: &Table, like: &str) -> Result<String> {
         let inherits = wanted.get("workspace").is_some();
         let found = if inherits { shared.and_then(|all| all.get(name)) } else { Some(wanted) };
         let missing =
-            || Error::new(format!("policy `{like}`: no version is known of its dependency `{name}`"));
+            || Error::new(format!("policy `{like}`: the version of its dependency `{name}` is unknown"));
         Ok(format!("{name} = {}\n", found.ok_or_else(missing)?))
     };
     own.map(line).collect()

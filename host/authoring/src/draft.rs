@@ -55,8 +55,8 @@ impl Draft {
             (scratch.path().to_owned(), Some(scratch))
         };
         if !sdk.join("allot_policy/draft.py").is_file() {
-            let what = format!("the SDK in `{}` does not run drafts: it is an older one", sdk.display());
-            return Err(Error::new(what).hint("delete that folder: then the SDK of this program is used"));
+            let what = format!("the SDK in `{}` is too old to run drafts", sdk.display());
+            return Err(Error::new(what).hint("delete that folder to use the SDK of this program"));
         }
         Ok(Self { python: python(&folder)?, sdk, folder, sources, scratch })
     }
@@ -90,7 +90,7 @@ fn python(folder: &Path) -> Result<PathBuf> {
         Some((python, version))
     });
     let Some((python, version)) = found else {
-        return Err(Error::new("there is no `python3`, which runs drafts").hint(hint));
+        return Err(Error::new("`python3` was not found; it runs drafts").hint(hint));
     };
     let number = version.strip_prefix("Python ").unwrap_or_default();
     let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());

@@ -82,9 +82,10 @@ impl Language {
             [] => {
                 let sign = |kind| move |language: Self| format!("`{}`", language.sign(kind));
                 let signs = |kind| Self::ALL.map(sign(kind)).join(", ");
-                let what = format!("`{}` is no project of a policy or a grader", folder.display());
+                let what = format!("`{}` is not a project of a policy or a grader", folder.display());
                 let hint = format!(
-                    "a policy's has one of {}; a grader's one of {}; `allot new NAME --lang LANGUAGE` starts one",
+                    "run `allot new NAME --lang LANGUAGE` to start one; a policy has one of {}, a grader one \
+                     of {}",
                     signs(Kind::Policy),
                     signs(Kind::Grader)
                 );

@@ -76,7 +76,7 @@ pub fn compare(
             if let Some(name) = meant {
                 let taken = &groups[0].name;
                 notes.push(format!(
-                    "no run of the baseline `{name}` can be used: arms are measured against `{taken}`"
+                    "no run of the baseline `{name}` can be used: arms are compared with `{taken}`"
                 ));
             }
             0

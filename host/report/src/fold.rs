@@ -145,7 +145,7 @@ impl Fold {
             return Err("it has lines after its end".to_owned());
         }
         match line {
-            Line::Head(_) => return Err("it has a second head".to_owned()),
+            Line::Head(_) => return Err("it has a second header".to_owned()),
             // The data set's columns for a policy are not part of its decisions.
             Line::Column(_) => {}
             Line::Call(call) => self.call(*call, each)?,

@@ -25,7 +25,7 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
     for line in reader.by_ref() {
         let taken = line.map_err(|error| error.to_string()).and_then(|line| fold.take(line, each));
         if let Err(reason) = taken {
-            troubles.push(format!("{reason}; what comes after that is left out"));
+            troubles.push(format!("{reason}; the rest is left out"));
             whole = false;
             break;
         }

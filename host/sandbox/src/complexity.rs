@@ -76,9 +76,7 @@ impl Complexity {
         self.functions += 1;
         let nth = self.functions;
         let over = |what: &str, found: u64, most: u64| {
-            Err(LoadError::TooHeavy(format!(
-                "its function {nth} has {found} {what}; {most} at most are compiled"
-            )))
+            Err(LoadError::TooHeavy(format!("its function {nth} has {found} {what}; the limit is {most}")))
         };
         let bytes = body.range().len();
         if bytes > BODY {
@@ -89,7 +87,7 @@ impl Complexity {
             return over("local variables", counted.locals, LOCALS);
         }
         if counted.depth > DEPTH {
-            return over("loops within loops", counted.depth, DEPTH);
+            return over("nested loops", counted.depth, DEPTH);
         }
         let values = counted.values(self.arity.last().copied().unwrap_or(0));
         if values > VALUES {
@@ -98,7 +96,7 @@ impl Complexity {
         self.values += values;
         if self.values > ALL_VALUES {
             let what = format!("its functions have {} local variables by blocks", self.values);
-            return Err(LoadError::TooHeavy(format!("{what}; {ALL_VALUES} at most are compiled")));
+            return Err(LoadError::TooHeavy(format!("{what}; the limit is {ALL_VALUES}")));
         }
         Ok(())
     }

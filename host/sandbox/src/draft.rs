@@ -186,7 +186,7 @@ impl Asked {
     /// Writes the answer, with the same values as the contract's `facts`.
     fn answer(self, facts: Option<&mut Facts>, process: &mut Process) -> Result<Result<(), Fault>, Misuse> {
         let Some(facts) = facts else {
-            let what = "asked for facts, and that only `decide` may do".to_owned();
+            let what = "asked for facts, which only `decide` may do".to_owned();
             return Err(Misuse::new(what, "ask for them in `decide`"));
         };
         let of = match (self.between, self.listed) {
@@ -215,7 +215,7 @@ fn named<T>(table: &[Named<T>], kind: &str, name: &str) -> Result<fn(&Past) -> T
 
 fn unknown(kind: &str, name: &str) -> Misuse {
     Misuse::new(
-        format!("asked for the {kind} `{}`, which there is not", shown::name(name)),
+        format!("asked for the {kind} `{}`, which does not exist", shown::name(name)),
         "see `allot_policy/facts.py`",
     )
 }
@@ -243,5 +243,5 @@ fn line(level: &str, text: String) -> LogLine {
 }
 
 fn unexpected() -> Fault {
-    Fault::Engine("the draft's process answered another call than the one that was made".to_owned())
+    Fault::Engine("the draft's process answered a different call from the one that was made".to_owned())
 }

@@ -83,7 +83,7 @@ impl Facts {
     pub fn column(&mut self, name: &str, of: &Prompts) -> Result<Vec<f32>, Misuse> {
         let Some(column) = self.columns.named(name).cloned() else {
             let name = shown::name(name);
-            let what = format!("asked for the column `{name}`, which its description does not name");
+            let what = format!("asked for the column `{name}`, which is not in its description");
             let hint = format!(
                 "name the column: in Python `columns = [\"{name}\"]`, in JavaScript `export const columns = [\"{name}\"]`, \
                  in Rust `const COLUMNS: &[&str] = &[\"{name}\"]`, in C `allot_column(self, \"{name}\")`, in Go `Columns: \
@@ -108,8 +108,8 @@ impl Facts {
     fn asked<'a>(&mut self, of: &'a Prompts, width: u32) -> Result<Asked<'a>, Misuse> {
         let beyond = |prompt: u32| {
             let prompts = self.prompts;
-            let what = format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts");
-            Misuse::new(what, "ask about prompts from 0 up to `run.prompts`, without it")
+            let what = format!("asked about prompt `{prompt}`, but the data set has {prompts} prompts");
+            Misuse::new(what, "ask about prompts from 0 to `run.prompts` - 1")
         };
         let (asked, count) = match of {
             Prompts::All => (Asked::Row(PromptId(0), PromptId(self.prompts)), self.prompts as usize),
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(asked(&Prompts::Between(1, 3)), Ok(vec![0; 2]));
         assert_eq!(asked(&Prompts::Between(9, 9)), Ok(vec![]));
         assert_eq!(asked(&Prompts::Listed(vec![2, 2, 0, 2])), Ok(vec![0; 4]));
-        let beyond = "asked about prompt `3`, where the data set has 3 prompts".to_owned();
+        let beyond = "asked about prompt `3`, but the data set has 3 prompts".to_owned();
         assert_eq!(asked(&Prompts::Between(0, 4)), Err(beyond.clone()));
         assert_eq!(asked(&Prompts::Listed(vec![0, 3])), Err(beyond.clone()));
         assert_eq!(pairs(&Prompts::Between(0, 4)), Err(beyond.clone()));
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(pairs(&Prompts::Between(9, 9)), Ok(vec![]));
         assert_eq!(pairs(&Prompts::Listed(vec![2, 0, 2])), Ok(vec![4.0, 5.0, 0.0, 1.0, 4.0, 5.0]));
         let told = facts(3).column("level", &Prompts::All).map_err(|told| told.what);
-        assert_eq!(told, Err("asked for the column `level`, which its description does not name".to_owned()));
+        assert_eq!(told, Err("asked for the column `level`, which is not in its description".to_owned()));
     }
 
     #[test]

@@ -33,10 +33,10 @@ pub enum LoadError {
     #[error("the component is damaged or cut off: {0}")]
     Damaged(String),
     /// The component uses a Wasm proposal that is not supported here.
-    #[error("the component uses a part of Wasm that is not run here: {0}")]
+    #[error("the component uses an unsupported part of Wasm: {0}")]
     Unsupported(String),
     /// Compiling the component would take too much time and memory.
-    #[error("the component is too heavy to compile: {0}")]
+    #[error("the component is too large to compile: {0}")]
     TooHeavy(String),
 
     // === A component with another contract ===
@@ -63,7 +63,7 @@ pub enum LoadError {
         newer: bool,
     },
     /// The component imports something that its kind is not given.
-    #[error("the component imports `{name}`, which no {} is given", kind.noun())]
+    #[error("the component imports `{name}`, which is not available to a {}", kind.noun())]
     ForeignImport {
         /// The component's kind.
         kind: Kind,
@@ -81,7 +81,7 @@ pub enum LoadError {
 
     // === Not the requested component ===
     /// The component's hash differs from the hash in the config.
-    #[error("the component's sha256 is {found}, the config demands {expected}")]
+    #[error("the component's sha256 is {found}; the config expects {expected}")]
     OtherHash {
         /// The file's hash.
         found: String,
@@ -119,10 +119,10 @@ impl LoadError {
             Self::Text => Some("build it into a component: allot build FILE"),
             Self::CoreModule => Some("make it a component: allot build FILE"),
             Self::NoExport { is: Some(Kind::Grader), .. } => {
-                Some("it is a grader: name it by `use` in [reward.component], with grader `component`")
+                Some("name it with `use` in [reward.component], with grader `component`: it is a grader")
             }
             Self::NoExport { is: Some(Kind::Policy), .. } => {
-                Some("it is a policy: name it by `use` in [policy]")
+                Some("name it with `use` in [policy]: it is a policy")
             }
             Self::NoExport { kind: Kind::Policy, .. } => {
                 Some("export the contract's interface: `allot new NAME` makes a policy that does")
@@ -131,31 +131,34 @@ impl LoadError {
                 "export the contract's interface: `allot new NAME --kind grader` makes a grader that does",
             ),
             Self::OtherVersion { newer: true, kind: Kind::Policy, .. } => {
-                Some("take a newer version of this program, or build the policy with this one: allot build")
+                Some("use a newer version of this program, or build the policy with this one: allot build")
             }
             Self::OtherVersion { newer: true, kind: Kind::Grader, .. } => {
-                Some("take a newer version of this program, or build the grader with this one: allot build")
+                Some("use a newer version of this program, or build the grader with this one: allot build")
             }
             Self::OtherVersion { .. } | Self::Misfit { .. } => {
                 Some("build it again with this program: allot build")
             }
             Self::ForeignImport { kind: Kind::Policy, name } if name.starts_with("wasi:http") => {
-                Some("a policy has no network; build it without the http feature")
+                Some("build it without the http feature: a policy has no network")
             }
-            Self::ForeignImport { kind: Kind::Policy, .. } => {
-                Some("a policy may import `rollout:allocation/log`, and WASI's quiet parts")
-            }
+            Self::ForeignImport { kind: Kind::Policy, .. } => Some(
+                "import only `rollout:allocation/log` and restricted WASI: a policy has no files and no \
+                 network",
+            ),
             Self::ForeignImport { kind: Kind::Grader, .. } => Some(
-                "a grader may import `rollout:reward/log`, and WASI's quiet parts: it has no files and no network",
+                "import only `rollout:reward/log` and restricted WASI: a grader has no files and no network",
             ),
             Self::OtherHash { .. } => Some("load the file that the config means, or change `sha256` in it"),
             Self::Damaged(_) => Some("copy or build it again"),
             Self::Unsupported(_) => Some(
-                "build it without that: by default compilers use what every engine runs, as WebAssembly 2.0 has it",
+                "build it without that feature: by default compilers use WebAssembly 2.0, which every engine \
+                 runs",
             ),
-            Self::TooHeavy(_) => {
-                Some("split that function into smaller ones; no compiler makes such of a program")
-            }
+            Self::TooHeavy(_) => Some(
+                "split that function into smaller ones; compilers do not make functions like this from \
+                 ordinary code",
+            ),
             Self::Describe(fault) => fault.hint(),
             _ => None,
         }
@@ -188,7 +191,7 @@ pub enum Fault {
     #[error("returned or logged too much: more than {0} bytes at once")]
     TooMuch(usize),
     /// `begin` returned a state larger than a record can hold.
-    #[error("returned a state of {found} bytes; the record takes {most} at most")]
+    #[error("returned a state of {found} bytes; the limit of the record is {most}")]
     StateTooLarge {
         /// The state's size in bytes.
         found: usize,
@@ -206,7 +209,7 @@ pub enum Fault {
         stack: Vec<String>,
     },
     /// It needs something that this run does not provide.
-    #[error("needs `{0}`, which this run does not give")]
+    #[error("needs `{0}`, which this run does not provide")]
     Lacking(Need),
     /// Its description names a column that this run does not have.
     #[error("wants the column `{0}`, which this run does not have")]
@@ -324,22 +327,20 @@ impl Fault {
                 "name the parts of rewards in `[reward.weights]`, or give each a grader under [[reward.graders]]",
             ),
             Self::Lacking(Need::Updating) => {
-                Some("set `update.by_policy = true`; a trainer in Python says how it updates by `update=`")
+                Some("set `update.by_policy = true`, or `update=` in a trainer in Python")
             }
-            Self::Lacking(Need::Sampling) => {
-                Some("say in `[requests]` what requests may choose; a trainer in Python can't yet")
-            }
-            Self::Lacking(Need::Replay) => Some(
-                "a trainer in Python lets go of what it has trained on; `allot train` and `simulate` don't",
+            Self::Lacking(Need::Sampling) => Some(
+                "set in `[requests]` what requests may choose; a trainer in Python does not support this yet",
             ),
+            Self::Lacking(Need::Replay) => {
+                Some("use `allot train` or `simulate`: a trainer in Python discards what it has trained on")
+            }
             Self::WithoutColumn(_) => Some(
-                "an observing policy sees the columns that the run's own policy described, and the record has those alone",
+                "name a policy that needs only the columns of the run's own policy: the record has no others",
             ),
             Self::Misused(misuse) => Some(&misuse.hint),
-            Self::StateTooLarge { .. } => Some("remember only what does not come with every view"),
-            Self::Refused(Refusal::State(_)) => {
-                Some("a state goes back only to the policy build that wrote it")
-            }
+            Self::StateTooLarge { .. } => Some("keep only what is not in every view"),
+            Self::Refused(Refusal::State(_)) => Some("use the policy build that wrote the state"),
             _ => None,
         }
     }

@@ -148,7 +148,7 @@ impl Grader {
         }
         let described = &self.description.parts;
         if let Some((name, _)) = score.parts.iter().find(|(name, _)| !described.contains(name)) {
-            return Some(format!("gave a part `{}`, which its description has not", shown::name(name)));
+            return Some(format!("gave a part `{}`, which is not in its description", shown::name(name)));
         }
         let given = |name: &String| score.parts.iter().filter(|(part, _)| part == name).count();
         match described.iter().map(|name| (name, given(name))).find(|(_, given)| *given != 1)? {
@@ -169,13 +169,13 @@ impl std::fmt::Debug for Grader {
 fn usable(d: &GraderDescription) -> Result<(), String> {
     usable_too(&d.name, [&d.version, &d.summary], &d.settings, &[], &[])?;
     if d.parts.len() > PARTS {
-        return Err(format!("it has {} parts; a reward has {PARTS} at most", d.parts.len()));
+        return Err(format!("it has {} parts; the limit is {PARTS}", d.parts.len()));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let fine = |name: &&String| (1..=PARTS).contains(&name.len()) && name.chars().all(plain);
     if let Some(name) = d.parts.iter().find(|name| !fine(name)) {
         let rule = "1 to 64 letters, digits, `_`, `-` and `.`";
-        return Err(format!("it has the part `{}`; a part's name is {rule}", shown::name(name)));
+        return Err(format!("it has the part `{}`; expected {rule}", shown::name(name)));
     }
     let mut seen = std::collections::HashSet::new();
     match d.parts.iter().find(|name| !seen.insert(*name)) {

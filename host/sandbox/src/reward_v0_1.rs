@@ -98,7 +98,7 @@ fn judged(verdict: types::Verdict) -> Judged {
                 types::Reward::ByCorrectness => Ok(score),
                 types::Reward::Number(reward) => Ok(Score { reward: Some(reward), ..score }),
                 types::Reward::Parts(parts) if parts.is_empty() => {
-                    unusable("gave a reward in parts, and no part")
+                    unusable("gave a reward in parts, but no part")
                 }
                 types::Reward::Parts(parts) => {
                     let parts = parts.into_iter().map(|part| (part.name, part.value)).collect();

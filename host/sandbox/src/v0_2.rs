@@ -87,10 +87,9 @@ impl GuestState {
     fn facts(&mut self) -> wasmtime::Result<&mut Facts> {
         match &mut self.facts {
             Some(facts) => Ok(facts),
-            None => misuse(
-                "asked for facts, and that only `decide` may do".to_owned(),
-                "ask for them in `decide`",
-            ),
+            None => {
+                misuse("asked for facts, which only `decide` may do".to_owned(), "ask for them in `decide`")
+            }
         }
     }
 }
@@ -346,7 +345,7 @@ pub(crate) fn uses_what_it_described(plan: &ours::Plan, run: &ours::Run) -> Resu
     };
     match uses.iter().find(|(used, need, _)| *used && !run.gives(*need)) {
         Some((_, need, what)) => {
-            let what = format!("used {what}, and its description has no `{need}` among its needs");
+            let what = format!("used {what}, but its description does not have `{need}` among its needs");
             Err(Misuse::new(what, need.hint()))
         }
         None => Ok(()),

@@ -12,7 +12,7 @@ use crate::component;
 
 /// The Debian packages that clang needs to build for Wasm.
 const PACKAGES: &str =
-    "apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32";
+    "run: apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32";
 
 /// Builds the component of a folder with a `policy.c` or a `grader.c`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
@@ -70,7 +70,7 @@ impl Compiler {
         });
         let Some((program, args, toolchain)) = zig else {
             let error = Error::new("there is no C compiler for Wasm");
-            return Err(error.hint(PACKAGES).hint("or: pip install ziglang"));
+            return Err(error.hint(PACKAGES).hint("or run: pip install ziglang"));
         };
         let mut command = Command::new(program);
         command.args(args).args(["cc", "-target", "wasm32-wasi"]);

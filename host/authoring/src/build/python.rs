@@ -32,7 +32,7 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
         let _ = std::fs::remove_dir_all(&left);
     }
     if let Some(said) = built? {
-        let what = format!("`{}` does not become a component", bench.folder.display());
+        let what = format!("could not build a component from `{}`", bench.folder.display());
         return Err(Error::new(what).hint(format!("componentize-py says:\n{}", of_policy(&said))));
     }
     Ok(Built { component: bench.built()?, toolchain })
@@ -53,7 +53,7 @@ fn tool(bench: &Bench) -> Result<(PathBuf, String)> {
         Some((tool, version))
     });
     found.ok_or_else(|| {
-        Error::new("there is no `componentize-py`, which makes components of Python")
-            .hint(format!("pip install {PACKAGE}"))
+        Error::new("`componentize-py` was not found; it makes components from Python")
+            .hint(format!("run: pip install {PACKAGE}"))
     })
 }

@@ -22,16 +22,16 @@ const NO_LIBRARY: [&str; 2] = [
 pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let manifest = folder.join("Cargo.toml");
     if !manifest.is_file() {
-        return Err(Error::new(format!("`{}` is no crate: it has no Cargo.toml", folder.display())));
+        return Err(Error::new(format!("`{}` is not a crate: it has no Cargo.toml", folder.display())));
     }
     if version(Command::new("cargo").arg("--version")).is_none() {
-        return Err(Error::new("there is no `cargo`, which builds Rust").hint("https://rustup.rs"));
+        return Err(Error::new("`cargo` was not found").hint("install it from https://rustup.rs"));
     }
     let metadata = output(
         Command::new("cargo").args(["metadata", "--no-deps", "--format-version=1"]).current_dir(folder),
     )?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)
-        .map_err(|e| Error::new(format!("cargo metadata gave no JSON: {e}")))?;
+        .map_err(|e| Error::new(format!("cargo metadata did not print JSON: {e}")))?;
     let text = |v: &serde_json::Value| v.as_str().map(PathBuf::from).unwrap_or_default();
     // A separate target folder, because another compiler may use the crate's own one.
     let target_dir = text(&metadata["target_directory"]).join("component");

@@ -29,5 +29,5 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
     if !done.status.success() {
         return Err(Error::new(format!("`{program} {}` failed ({})", args.join(" "), done.status)));
     }
-    String::from_utf8(done.stdout).map_err(|_| Error::new(format!("`{program}` printed no UTF-8")))
+    String::from_utf8(done.stdout).map_err(|_| Error::new(format!("`{program}` did not print UTF-8")))
 }

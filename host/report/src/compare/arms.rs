@@ -232,9 +232,9 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
         match kept.last() {
             Some(first) if first.head.seed == run.head.seed => {
                 let same = first.scores == run.scores;
-                let how = if same { "came to the very same" } else { "came to something else" };
+                let how = if same { "had the same result" } else { "had a different result" };
                 notes.push(format!(
-                    "`{}` is left out: it has policy and seed of `{}`, and {how}",
+                    "`{}` is left out: it has the policy and the seed of `{}`, and {how}",
                     run.run, first.run
                 ));
             }

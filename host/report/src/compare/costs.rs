@@ -18,7 +18,7 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
             let there = starts.filter(|s| s.accuracy >= *target).count();
             if there > 0 {
                 let percent = percent_tick(*target);
-                notes.push(format!("{there} runs are at {percent} before their first step: a cost of 0"));
+                notes.push(format!("{there} runs reach {percent} before their first step: a cost of 0"));
             }
         }
         return asked;
@@ -33,7 +33,8 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
         .filter(|target| *target > start)
         .inspect(|target| {
             notes.push(format!(
-                "no target was set; {} is what half of the runs of `{}` come to, and was chosen after the fact",
+                "no target was set; {} is the accuracy that half of the runs of `{}` reach, and was chosen \
+                 after the fact",
                 percent_tick(*target),
                 groups[baseline].name
             ));

@@ -24,7 +24,7 @@ pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String
     let others: Vec<&str> = others.map(|d| d.key.as_str()).collect();
     if !others.is_empty() {
         warnings.push(format!(
-            "the arms differ in more than their policies: {}; what follows is about both together",
+            "the arms differ in more than their policies: {}; the results below include both effects",
             listed(&others)
         ));
     }
@@ -103,8 +103,8 @@ pub fn unseen(groups: &[Runs]) -> Option<String> {
     let offers = all().map(|run| run.offers.all).max().filter(|offers| *offers > 0)?;
     all().all(|run| run.offers.again == 0).then(|| {
         format!(
-            "no prompt was offered twice (at most {} came on offer): what a policy makes of past visits, and of \
-             evicting prompts for good, is not tested here",
+            "no prompt was offered twice (at most {} were offered): the use of past visits and the eviction \
+             of prompts are not tested here",
             number::count(offers)
         )
     })
@@ -126,9 +126,9 @@ pub fn unlearned(groups: &[Runs], uses: &[Use]) -> Option<String> {
     let all: Vec<String> = all.iter().map(words).collect();
     banked.then(|| {
         format!(
-            "rollouts were drawn from a bank, which does not learn: accuracy is the mean pass rate of its prompts, and no \
-             policy can be ahead in it. The policies differ in where rollouts went. Groups with an advantage, for 1,000 \
-             rollouts sampled: {}",
+            "rollouts were drawn from a bank, which does not learn: accuracy is the mean pass rate of its \
+             prompts, the same for every policy. The policies differ in where rollouts went. Groups with an \
+             advantage, for 1,000 rollouts sampled: {}",
             all.join("; ")
         )
     })
@@ -190,12 +190,11 @@ pub fn seeds(groups: &[Runs]) -> Vec<String> {
         groups.iter().map(|g| g.runs.iter().map(|r| r.head.seed).collect()).collect();
     let most = sets.iter().map(Vec::len).max().unwrap_or(0);
     if sets.len() > 1 {
-        notes.push(
-            "the arms do not have the same seeds; differences are over those that both have".to_owned(),
-        );
+        notes
+            .push("the arms do not have the same seeds; differences are over the seeds in common".to_owned());
     }
     if most == 1 {
-        notes.push("there is one seed: nothing can be said about how sure any number is".to_owned());
+        notes.push("there is only one seed: uncertainty can't be estimated".to_owned());
     } else if most < 10 {
         notes.push(format!(
             "there are {most} seeds at most; ten or more are advised (arXiv 2504.07086), and with five no \
@@ -239,7 +238,7 @@ fn budgets(groups: &[Runs]) -> Option<String> {
     let first = budget(&groups[0].runs[0]);
     let same = groups.iter().flat_map(|g| &g.runs).all(|r| budget(r) == first);
     (!same).then(|| {
-        "the runs do not have the same budget: accuracies at the end are of different compute".to_owned()
+        "the runs do not have the same budget: their final accuracies are at different compute".to_owned()
     })
 }
 
@@ -257,7 +256,8 @@ fn spending(groups: &[Runs], axis: Axis) -> Option<String> {
     (most > 1.05 * least).then(|| {
         let each = groups.iter().zip(&ends).map(|(g, end)| format!("`{}` {}", g.name, number::cost(*end)));
         format!(
-            "the arms did not spend the same {} by their ends: {}; accuracies at the end are of different compute",
+            "the arms did not spend the same {} in total: {}; their final accuracies are at different \
+             compute",
             axis.words(),
             each.collect::<Vec<_>>().join(", ")
         )
@@ -357,7 +357,7 @@ fn unjudged(groups: &[Runs]) -> Vec<String> {
         let how = if left_out { "are left out of its accuracies" } else { "count as not solved" };
         (most > FEW).then(|| {
             format!(
-                "in an evaluation of `{}` up to {} of a set's answers have no verdict; they {how}",
+                "in an evaluation of `{}`, up to {} of a set's answers have no verdict; they {how}",
                 group.name,
                 number::percent(most)
             )
@@ -382,7 +382,8 @@ fn failures(groups: &[Runs]) -> Vec<String> {
         let told = told.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
         let told = told.collect::<Vec<_>>().join(" and ");
         format!(
-            "`{name}` has runs that did not come to their end ({told}): they are in no accuracy at the end, and count as not having reached a target by then"
+            "`{name}` has runs that did not finish ({told}): they are left out of final accuracies, and \
+             count as not having reached a target by then"
         )
     };
     found.into_iter().map(words).collect()
