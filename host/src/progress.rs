@@ -226,6 +226,24 @@ mod tests {
     }
 
     #[test]
+    fn the_line_of_an_evaluation_stays_on_a_terminal() {
+        let (mut out, mut progress) = (Vec::new(), Vec::new());
+        let mut screen = Screen { out: &mut out, progress: &mut progress, live: true, failed: None };
+        let budget: BudgetConfig = toml::from_str("rollouts = 10").expect("the test's own budget");
+        let mut of_run = Progress::new(&mut screen, 2, budget, Done::default(), 0.0, 0);
+        of_run.step(&StepEnd { accuracy: Some(0.25), ..StepEnd::default() }, Measured::default());
+        of_run.step(&StepEnd { step: 1, ..StepEnd::default() }, Measured::default());
+        let shown = String::from_utf8(progress).expect("text");
+        let lines: Vec<&str> = shown.split('\n').collect();
+        assert_eq!(lines.len(), 2, "{shown}");
+        assert!(
+            lines[0].contains("step    1/2  rollouts 0/10") && lines[0].contains("accuracy 0.250"),
+            "{shown}"
+        );
+        assert!(lines[1].contains("step    2/2"), "{shown}");
+    }
+
+    #[test]
     fn a_score_that_takes_long_is_seen_to_go_on() {
         assert!(scored(true, OFTEN).contains("evaluating: 1 of 40 answers"));
         assert_eq!(scored(false, SELDOM), "evaluating: 1 of 40 answers\n");
