@@ -61,11 +61,11 @@ fn what_is_held_out_is_not_trained_on_however_it_is_put() {
         )
     };
     let plain = told(&task("held_out = 0.5"));
-    assert!(!plain.contains("held out elsewhere"), "{plain}");
+    assert!(!plain.contains("are also held out"), "{plain}");
     let both = told(&(task("held_out = 0.5") + &task("template = \"{{ question }} \"")));
     assert!(both.contains("problems to train on are also held out"), "{both}");
     let count = |said: &str| -> usize {
-        let line = said.lines().find(|l| l.contains("held out elsewhere")).unwrap();
+        let line = said.lines().find(|l| l.contains("are also held out")).unwrap();
         line.trim_start_matches("note: ").split(' ').next().unwrap().parse().unwrap()
     };
     let config: TaskConfig = toml::from_str::<Value>(&task("held_out = 0.5"))

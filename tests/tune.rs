@@ -143,7 +143,7 @@ fn a_tuning_that_is_over_is_not_done_again() {
     // Another range is another comparison.
     scratch.write("compare.toml", simulated(&TUNE.replace("[2, 4, 8, 16]", "[2, 4, 8]")));
     let other = scratch.allot(&["compare", "compare.toml", "--out", "out", "--seeds", "5"]);
-    assert!(other.contains("tuning are others") && other.ends_with("exit code 2"), "{other}");
+    assert!(other.contains("tuning differ") && other.ends_with("exit code 2"), "{other}");
 }
 
 #[test]
