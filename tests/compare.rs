@@ -294,7 +294,7 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
         (
             Outcome::Inconclusive,
             "`dapo` reached 60 % in 0 of 3 runs, `uniform` in 2 of 3: the difference in cost is not significant; of 3 \
-             pairs 2 tell which was cheaper, and six is the least that can bound a ratio"
+             pairs 2 show which was cheaper, and a bound on the ratio needs at least six"
                 .to_owned()
         )
     );

@@ -660,7 +660,7 @@ fn ctrl_c_stops_saves_and_says_how_to_go_on() {
     assert!(said.contains("stopping: samples are kept; press Ctrl-C again to discard them"), "{said}");
     let last = said.lines().last().unwrap();
     let place =
-        last.strip_prefix("paused ").and_then(|l| l.strip_suffix("; to go on: allot train --resume out"));
+        last.strip_prefix("paused ").and_then(|l| l.strip_suffix("; to continue: allot train --resume out"));
     let place = place.unwrap_or_else(|| panic!("{said}")).to_owned();
     let (when, step) = place.split_once(" step ").unwrap();
     let step = step.parse::<usize>().unwrap() - usize::from(when == "within");

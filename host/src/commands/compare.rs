@@ -136,7 +136,7 @@ fn go_on(command: &Compare, folder: &Path) -> String {
 }
 
 fn paused(go_on: &str, screen: &mut Screen<'_>) -> Exit {
-    screen.tell(format_args!("paused; to go on: {go_on}"));
+    screen.tell(format_args!("paused; to continue: {go_on}"));
     Exit::Bad
 }
 

@@ -198,7 +198,7 @@ impl<'a> Start<'a> {
                 Err(Stop::Interrupted) => {
                     let shown = place.folder.display();
                     let words =
-                        format!("paused before the first step; to go on: allot train --resume {shown}");
+                        format!("paused before the first step; to continue: allot train --resume {shown}");
                     recorder.progress.tell(words);
                     return Ok(Exit::Bad);
                 }
@@ -313,7 +313,7 @@ impl<'a> Start<'a> {
             }
             Ok(Rest::Paused) => {
                 let place = place_of(&world.run.state);
-                recorder.progress.tell(format_args!("paused {place}; to go on: {again}"));
+                recorder.progress.tell(format_args!("paused {place}; to continue: {again}"));
                 Ok(Exit::Bad)
             }
             Err(stop) => {
