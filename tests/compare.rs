@@ -118,7 +118,7 @@ fn a_comparison_changes_in_nothing_but_its_size() {
     };
     let fewer = refused(SIMULATED.to_owned(), &["--seeds", "1"]);
     insta::assert_snapshot!(fewer, @"
-    error: the comparison in `out` has seed 4, and this command leaves it out
+    error: the comparison in `out` has seed 4, which this command leaves out
 
     hint: give its seeds, and those to add: --seeds 3,4
     exit code 2
@@ -126,7 +126,7 @@ fn a_comparison_changes_in_nothing_but_its_size() {
     let dearer = refused(SIMULATED.replace("rollouts = 2000", "rollouts = 3000"), &[]);
     assert!(dearer.contains("2000") && dearer.contains("3000") && dearer.contains("exit code 2"), "{dearer}");
     let easier = refused(SIMULATED.replace("[0.6]", "[0.5]"), &["--seeds", "3"]);
-    assert!(easier.contains("they are set beforehand") && easier.contains("exit code 2"), "{easier}");
+    assert!(easier.contains("these can't change") && easier.contains("exit code 2"), "{easier}");
     assert_eq!(records(&scratch.path().join("out")).len(), 6);
     let nothing = said(&scratch, &["compare", "--resume", "out"]);
     assert!(nothing.contains("6 have finished"), "what was refused changed nothing: {nothing}");
@@ -294,7 +294,7 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
         (
             Outcome::Inconclusive,
             "`dapo` reached 60 % in 0 of 3 runs, `uniform` in 2 of 3: the difference in cost is not significant; of 3 \
-             pairs 2 tell which was cheaper, and six is the least that can bound a ratio"
+             pairs 2 show which was cheaper, and a bound on the ratio needs at least six"
                 .to_owned()
         )
     );

@@ -272,7 +272,7 @@ fn a_python_without_the_package_is_told_of() {
     // Without any package that was installed.
     scratch.write("run.toml", config(Path::new("python3")).replace("\"python3\"", "\"python3\", \"-S\""));
     let said = scratch.allot(&["train", "run.toml", "--dry-run"]);
-    assert!(said.contains("`python3 -S` could not make the problems of reasoning-gym: "), "{said}");
+    assert!(said.contains("`python3 -S` could not generate the problems of reasoning-gym: "), "{said}");
     assert!(said.contains("hint: install reasoning-gym with `pip install reasoning-gym==0.1.25`"), "{said}");
     assert!(said.ends_with("exit code 2"), "{said}");
 }

@@ -299,7 +299,7 @@ fn slurm_that_is_not_there_is_told() {
     // The cores of a login node say nothing about a node's.
     let unsaid = trained().replace("threads = 2\n", "");
     insta::assert_snapshot!(Place::new(&unsaid).said(&compare("slurm", &[])).1, @"
-    error: `compare.toml` does not say how many threads a run takes on a node
+    error: `compare.toml` does not set how many threads a run takes on a node
 
     hint: set `model.threads`: the cores of this machine are not a cluster's
     ");

@@ -280,7 +280,7 @@ fn four_billion_rollouts_are_clipped_to_the_budget() {
         at the start                         0.4045
     no update was made, because the policy's plans trained on nothing, though rewards differed in 1 of 1 groups
     policy guest 0.0.1, sha256 HASH, seed 1
-    note: step 1 asked for 4294967295 rollouts and was granted 50: the run's budget leaves no more
+    note: step 1 asked for 4294967295 rollouts and was granted 50: the run's budget has no more
     record in out/record.jsonl
     exit code 0
     ");

@@ -172,8 +172,8 @@ fn a_verdict_is_the_last_in_the_reply_and_any_other_word_is_none() {
         assert_eq!(said(verdict, text), expected, "{text}");
     }
     for (verdict, text, why) in [
-        (score, "[[perhaps]]", "the grader's verdict `perhaps` is neither yes or no nor a number"),
-        (score, "[[nan]]", "the grader's verdict `nan` is neither yes or no nor a number"),
+        (score, "[[perhaps]]", "the grader's verdict `perhaps` is not yes, no or a number"),
+        (score, "[[nan]]", "the grader's verdict `nan` is not yes, no or a number"),
         (score, "[[1e39]]", "its verdict 1e39 is too large"),
         (score, "Well.", "the grader gave no verdict, and said `Well.`"),
         (None, "Verdict: yes", "the grader gave no verdict, and said `Verdict: yes`"),
@@ -343,7 +343,7 @@ fn a_server_is_looked_at_before_anything_else() {
     assert!(error.what.ends_with("has no model `other`"), "{error:?}");
     assert_eq!(error.hints, [format!("it has `{MODEL}`; set `reward.http.model`")]);
     let error = check(&config(json!({ "url": "http://127.0.0.1:9/v1", "patience_seconds": 0.1 })));
-    assert!(error.what.contains("http://127.0.0.1:9/v1 has not done `models` in 0.1 s"), "{error:?}");
+    assert!(error.what.contains("http://127.0.0.1:9/v1 did not complete `models` in 0.1 s"), "{error:?}");
     let error = check(&config(json!({ "url": server.url })));
     assert!(error.what.contains("has no `chat/completions`, or no such model"), "{error:?}");
     let said = "It seems right to me.";
@@ -361,7 +361,7 @@ fn a_server_is_looked_at_before_anything_else() {
         ["name the variable that has it: `reward.http.api_key_env = \"OPENAI_API_KEY\"`"]
     );
     let error = check(&config(json!({ "api_key_env": "ALLOT_NO_SUCH_KEY" })));
-    assert!(error.what.contains("there is no such variable"), "{error:?}");
+    assert!(error.what.contains("this variable is not set"), "{error:?}");
 }
 
 #[test]
@@ -485,7 +485,7 @@ fn a_run_goes_on_where_its_judge_was_lost_or_it_was_killed() {
         let said = scratch.allot(&["train", "run.toml", "--out", &run]);
         let said = error(&said);
         assert!(
-            said.contains("has not done `chat/completions` in 0.3 s") && said.ends_with("exit code 2"),
+            said.contains("did not complete `chat/completions` in 0.3 s") && said.ends_with("exit code 2"),
             "{said}"
         );
         assert!(said.contains("set `reward.http.patience_seconds` to wait longer"), "{said}");

@@ -38,7 +38,7 @@ fn what_is_held_out_is_not_trained_on_however_it_is_put() {
     let spaced: Vec<String> = questions.iter().map(|q| format!(" {q} ")).collect();
     rows(&scratch, "spaced.jsonl", &spaced[..25].iter().map(|q| (q.as_str(), json!(1))).collect::<Vec<_>>());
     let told = |problems: &str| dry_run(&scratch, "grader = \"integer\"", problems);
-    let out = "25 problems to train on are held out elsewhere, and left out of training";
+    let out = "25 problems to train on are also held out, and are left out of training";
     // A space in the file or by a template, a template, the same question in a column that has its template in it.
     for held_out in [
         "files = \"half.jsonl\"",
@@ -61,11 +61,11 @@ fn what_is_held_out_is_not_trained_on_however_it_is_put() {
         )
     };
     let plain = told(&task("held_out = 0.5"));
-    assert!(!plain.contains("held out elsewhere"), "{plain}");
+    assert!(!plain.contains("are also held out"), "{plain}");
     let both = told(&(task("held_out = 0.5") + &task("template = \"{{ question }} \"")));
-    assert!(both.contains("problems to train on are held out elsewhere"), "{both}");
+    assert!(both.contains("problems to train on are also held out"), "{both}");
     let count = |said: &str| -> usize {
-        let line = said.lines().find(|l| l.contains("held out elsewhere")).unwrap();
+        let line = said.lines().find(|l| l.contains("are also held out")).unwrap();
         line.trim_start_matches("note: ").split(' ').next().unwrap().parse().unwrap()
     };
     let config: TaskConfig = toml::from_str::<Value>(&task("held_out = 0.5"))

@@ -219,7 +219,7 @@ fn what_a_server_was_asked_that_dies_the_others_do() {
         }
         scratch.write("run.toml", shared(&all, 1));
         let said = told(&scratch, &servers[0], &["run.toml", "--out", "away"]);
-        assert!(said.contains("has not done `") && said.ends_with("exit code 2"), "{said}");
+        assert!(said.contains("did not complete `") && said.ends_with("exit code 2"), "{said}");
         for server in &all {
             server.play(Vec::new());
         }

@@ -198,13 +198,13 @@ fn a_record_that_was_cut_off_is_read_as_far_as_it_goes() {
     scratch.write("cut.jsonl", &whole[..whole.len() - 20]);
     insta::assert_snapshot!(scratch.allot(&["replay", "cut.jsonl", "uniform"]), @"
     60 calls, no difference
-    the record's last line is cut off; it was left out (line 122)
+    the record's last line is cut off and was left out (line 122)
     exit code 0
     ");
     for cut in (500..whole.len()).step_by(997) {
         scratch.write("cut.jsonl", &whole[..cut]);
         let text = scratch.allot(&["replay", "cut.jsonl", "uniform"]);
-        let told = text.contains("is cut off; it was left out")
+        let told = text.contains("is cut off and was left out")
             || text.contains("has no end")
             || text.contains("not one whole line");
         assert!(told, "cut at {cut}: {text}");
@@ -531,7 +531,7 @@ fn a_policy_is_started_built_checked_and_run() {
     exit code 0
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "my-policy"]), @"
-    error: there is a `./my-policy` already
+    error: `./my-policy` already exists
     exit code 2
     ");
 

@@ -275,7 +275,7 @@ fn what_is_in_force_already_takes_nothing_over() {
     let run = stopped(&scratch, "whole", "out", 0);
     fs::write(run.join("record.jsonl"), &record[..record.len() / 2]).unwrap();
     let said = ran(&scratch, &["--resume", "out", "--policy", "uniform"]);
-    assert!(said.contains("it has no checkpoint yet, and starts anew"), "{said}");
+    assert!(said.contains("it has no checkpoint yet, so it starts over"), "{said}");
     assert_eq!(scratch.read("out/record.jsonl"), record);
 }
 

@@ -541,9 +541,9 @@ fn a_run_that_is_over_shows_its_table_again() {
     fs::remove_dir_all(run.join("checkpoints")).unwrap();
     assert_eq!(trained(&scratch, &["--resume", "out/."]), table);
     insta::assert_snapshot!(told(&scratch, &args), @"
-    error: there is a run in `out` already
+    error: there is already a run in `out`
 
-    hint: give another folder, or go on with it: allot train --resume out
+    hint: give another folder, or continue it: allot train --resume out
     exit code 2
     ");
 }
@@ -657,10 +657,10 @@ fn ctrl_c_stops_saves_and_says_how_to_go_on() {
     let done = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains("stopping: what is sampled is kept; again to stop at once, without"), "{said}");
+    assert!(said.contains("stopping: samples are kept; press Ctrl-C again to discard them"), "{said}");
     let last = said.lines().last().unwrap();
     let place =
-        last.strip_prefix("paused ").and_then(|l| l.strip_suffix("; to go on: allot train --resume out"));
+        last.strip_prefix("paused ").and_then(|l| l.strip_suffix("; to continue: allot train --resume out"));
     let place = place.unwrap_or_else(|| panic!("{said}")).to_owned();
     let (when, step) = place.split_once(" step ").unwrap();
     let step = step.parse::<usize>().unwrap() - usize::from(when == "within");
@@ -812,7 +812,7 @@ fn without_a_whole_checkpoint_nothing_is_thrown_away() {
     let before = scratch.read("out/record.jsonl");
     insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
-    error: no checkpoint in `out/checkpoints` is whole: `out/checkpoints/step-000006/state.json` does not match its checkpoint's manifest
+    error: no checkpoint in `out/checkpoints` is complete: `out/checkpoints/step-000006/state.json` does not match its checkpoint's manifest
 
     hint: restore what was changed; without that folder the run starts over
     exit code 2
@@ -853,7 +853,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     insta::assert_snapshot!(told(&scratch, &["other.toml", "--resume", "out"]), @"
     error: the run in `out` has a different config from the one given
 
-    hint: leave the config out: a run goes on with its own
+    hint: leave the config out: a run continues with its own
     exit code 2
     ");
 

@@ -125,8 +125,8 @@ impl Simulated for Draws {
         let lengths =
             if bank.knows_lengths() { "" } else { "; a rollout of unknown length counts as one token" };
         Some(format!(
-            "a bank of {} with {}, mean pass rate {:.3}; past those, pass rates by Beta({:.2}, {:.2}) and what was \
-             seen of the prompt{lengths}",
+            "a bank of {} with {}, mean pass rate {:.3}; beyond those, pass rates from Beta({:.2}, {:.2}) \
+             and the prompt's own rollouts{lengths}",
             count(bank.prompts.len() as u64, "prompt"),
             count(bank.rollouts() as u64, "rollout"),
             self.accuracy(),

@@ -15,8 +15,7 @@ pub fn all_over(
     screen: &mut Screen<'_>,
     after: &mut dyn FnMut(&Jobs<'_>),
 ) -> Result<bool> {
-    let stop =
-        interrupt::listen("stopping: what the runs have sampled is kept; again to stop at once, without");
+    let stop = interrupt::listen("stopping: samples are kept; press Ctrl-C again to discard them");
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
     let mut looked: Option<Instant> = None;
     let (began, mut told, mut paused) = (Instant::now(), false, false);

@@ -150,11 +150,12 @@ impl Comparison {
         let missing = comparison.runs.iter().find(|run| !run.config.exists() && comparison.tuner.is_none());
         if let Some(missing) = missing.filter(|_| overrides.is_empty()) {
             let what = format!(
-                "`{}` asks for a run that has no config, `{}`",
+                "`{}` includes a run without a config, `{}`",
                 path.display(),
                 missing.config.display()
             );
-            let hint = "put back what was changed; for more seeds say --seeds, and for more policies give the longer config and this folder with --out";
+            let hint = "restore what was changed; to add seeds, set --seeds; to add policies, give the \
+                        longer config and this folder with --out";
             return Err(Error::new(what).hint(hint));
         }
         Ok(comparison)
@@ -243,22 +244,22 @@ impl Comparison {
         let shown = self.folder.display();
         let other = |why: String, hint: &str| {
             Err(if self.resumed {
-                Error::new(format!("the comparison in `{shown}` is another one: {why}")).hint(hint)
+                Error::new(format!("the comparison in `{shown}` is a different one: {why}")).hint(hint)
             } else {
-                let what = format!("there is another comparison in `{shown}` already: {why}");
-                Error::new(what).hint("give another folder with --out, or go on with it: --resume")
+                let what = format!("there is already a different comparison in `{shown}`: {why}");
+                Error::new(what).hint("give another folder with --out, or continue that one with --resume")
             })
         };
-        let back = "put back what was changed";
+        let back = "restore what was changed";
         if let Some(seed) = before.seeds.iter().find(|seed| !self.seeds.contains(seed)) {
-            let what = format!("the comparison in `{shown}` has seed {seed}, and this command leaves it out");
+            let what = format!("the comparison in `{shown}` has seed {seed}, which this command leaves out");
             let all = before.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
             return Err(Error::new(what).hint(format!("give its seeds, and those to add: --seeds {all}")));
         }
         let asks =
             |s: &CompareConfig| CompareConfig { seeds: Seeds::Count(1), policies: Vec::new(), ..s.clone() };
         if asks(&before.section) != asks(&self.section) {
-            let why = "its targets, axis, margin or tuning are others, and they are set beforehand";
+            let why = "its targets, axis, margin or tuning differ, and these can't change";
             return other(why.to_owned(), back);
         }
         for config in &before.configs {

@@ -146,7 +146,7 @@ pub fn measurable(policy: &Description, engine: &str, signals: &[impl AsRef<str>
     };
     let name = &policy.name;
     let what = format!("policy `{name}` wants the signal `{missing}`, which engine `{engine}` can't measure");
-    Err(Error::new(what).hint(format!("it measures {}", listed(all()))))
+    Err(Error::new(what).hint(format!("use signals that it measures: {}", listed(all()))))
 }
 
 /// Compiles a policy's component, or uses the cache.

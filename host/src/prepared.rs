@@ -23,7 +23,7 @@ use crate::problems::{Found, Problems};
 use crate::{engines, memory, policy_loader};
 
 /// The hint for a prompt and an answer that are too long together.
-const TOGETHER: &str = "a prompt and its answer must fit into the context together";
+const TOGETHER: &str = "lower one of them: prompt and answer must fit into the context together";
 
 /// Everything about a run that is known before the weights are loaded.
 pub struct Prepared<'a> {
@@ -151,7 +151,7 @@ fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
     let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
     let (most, limit) = shape.most(by);
     let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
-        let what = format!("`sampling.max_tokens` is {answer}, and the model's {limit} has {most}");
+        let what = format!("`sampling.max_tokens` is {answer}, but the model's {limit} has {most}");
         Error::new(what).hint(TOGETHER)
     })?;
     let longest = config.model.max_prompt_tokens.unwrap_or(room);

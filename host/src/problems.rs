@@ -205,7 +205,7 @@ impl Problems {
         if let Some(most) = longest_seen {
             let left_out = too_long.len();
             self.notes.push(format!(
-                "{left_out} problems {which} are longer than {longest} tokens (up to {most}), and left out"
+                "{left_out} problems {which} are longer than {longest} tokens (up to {most}) and are left out"
             ));
         }
         if unread > 0 {
@@ -217,8 +217,8 @@ impl Problems {
         if self.all.len() == before {
             let shorten = longest_seen.map(|most| {
                 format!(
-                    "all prompts are longer than {longest} tokens (up to {most}): shorten answers by \
-                     `sampling.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
+                    "lower `sampling.max_tokens`, raise `model.max_prompt_tokens`, or use a model with more \
+                     context: all prompts are longer than {longest} tokens (up to {most})"
                 )
             });
             return Err(Error::new(format!("there are no problems {which}")).hints(shorten));
@@ -244,7 +244,8 @@ fn dataset(
     let told = |e: allot_tasks::dataset::DataError| Error::told(e.to_string(), e.hint().as_deref());
     let mut local = data.clone();
     // Kept until the files are read.
-    let made = tempfile::tempdir().map_err(|e| Error::new(format!("no folder for what is made: {e}")))?;
+    let made = tempfile::tempdir()
+        .map_err(|e| Error::new(format!("could not make a folder for the problems: {e}")))?;
     local.files = Files::Many(match (&data.environment, config.reward.environments()) {
         (Some(environment), Some(python)) => environment::make(environment, &python, made.path())?,
         (Some(environment), None) => {

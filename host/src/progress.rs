@@ -46,9 +46,9 @@ impl Clips {
         }
         self.told = self.clipped;
         let left = if of_step {
-            "`budget.step_rollouts` leaves no more in the step"
+            "`budget.step_rollouts` allows no more in this step"
         } else {
-            "the run's budget leaves no more"
+            "the run's budget has no more"
         };
         let step = step + 1;
         Some(format!("note: step {step} asked for {asked} rollouts and was granted {granted}: {left}"))

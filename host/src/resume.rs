@@ -95,7 +95,7 @@ pub fn last(
             // A new start would remove everything, although the damage may be repairable.
             Some(first) => {
                 let all = run.join("checkpoints");
-                let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);
+                let what = format!("no checkpoint in `{}` is complete: {}", all.display(), first.what);
                 let hint = "restore what was changed; without that folder the run starts over";
                 Err(Error::new(what).hint(hint))
             }

@@ -164,7 +164,7 @@ pub fn lock(folder: &Path) -> Result<Option<File>> {
         Held::Here(held) => Ok(held),
         Held::Elsewhere => {
             let what = format!("another process is working in `{}`", folder.display());
-            Err(Error::new(what).hint("wait for it, or stop it first"))
+            Err(Error::new(what).hint("wait for it to finish, or stop it first"))
         }
     }
 }

@@ -176,7 +176,8 @@ impl Shadow {
         let (theirs, ours) = (&description.signals, &live.description().signals);
         if theirs != ours {
             let what = format!("shadow `{name}` wants {}; the run shows {}", signals(theirs), signals(ours));
-            return Err(Error::new(what).hint("a shadow sees what the live policy sees, and nothing else"));
+            return Err(Error::new(what)
+                .hint("use a shadow with the same signals: it sees only what the live policy sees"));
         }
         let settings = allot_config::settings(description, &allot_config::typed(&typed, &before)?)?;
         let run = policy.shown_too(Run { settings, ..run.clone() });

@@ -98,13 +98,13 @@ pub fn has_room(state: &RunState<'_>, steps: u32) -> Result<()> {
             return Ok(());
         }
         let what = format!(
-            "the run stopped within step {}, and a policy takes over between two steps",
+            "the run stopped within step {}, but a policy takes over between two steps",
             run.steps + 1
         );
         return Err(Error::new(what).hint("finish that step first: --resume RUN --finish-step"));
     }
-    let error = Error::new("the run only has to end, and has nothing left for another policy");
-    Err(error.hint("let it end first, without --policy and --set"))
+    let error = Error::new("the run has only to finish, so another policy cannot take it over");
+    Err(error.hint("finish it first, without --policy and --set"))
 }
 
 /// Lets the new policy take over a world that was restored from the old policy's checkpoint.

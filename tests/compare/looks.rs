@@ -100,8 +100,8 @@ fn each_plan_that_was_looked_at_counts_once() {
     let scratch = grown(&["2"]);
     said(&scratch, &["report", "out", "--baseline", "dapo"]);
     let dry = said(&scratch, &["compare", "--resume", "out", "--seeds", "3", "--dry-run"]);
-    let note = "note: a report was made with 2 seeds: after growing to 3, reports correct p-values for 2 looks, and test the \
-                fresh seeds alone, too";
+    let note = "note: a report was made with 2 seeds: after growing to 3, reports correct p-values for 2 looks, and also test the \
+                fresh seeds alone";
     assert!(dry.contains(note), "{dry}");
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
     assert!(

@@ -251,7 +251,7 @@ fn one_that_remembers_is_found_out_by_its_check() {
     let counts = "(i32.store8 offset=5 (local.get $verdict) (i32.ne (global.get $calls) (i32.const 0))) (global.set $calls (i32.const 1))";
     scratch.write("grader.wasm", grader(&[(Place::Grade, counts)]));
     let said = scratch.allot(&["check", "./grader.wasm"]);
-    assert!(said.contains("FAIL  says of an answer in a batch what it says of it alone"), "{said}");
+    assert!(said.contains("FAIL  gives an answer the same verdict in a batch and alone"), "{said}");
     assert!(said.ends_with("exit code 1"), "{said}");
 }
 
@@ -266,7 +266,7 @@ fn a_check_of_a_grader_that_ran_out_of_time_is_incomplete() {
     let end = said.lines().rev().nth(1).unwrap();
     assert!(end.starts_with("incomplete: ") && end.contains(" of 162 questions were tried"), "{said}");
     let batches =
-        "not tested  says of an answer in a batch what it says of it alone (no batch was judged whole)";
+        "not tested  gives an answer the same verdict in a batch and alone (no batch was graded as a whole)";
     assert!(said.contains(batches), "{said}");
     let first = said.lines().find(|line| line.starts_with("a short answer ")).unwrap();
     assert!(first.ends_with(" KiB"), "{said}");

@@ -99,7 +99,7 @@ fn a_draft_is_checked_but_for_what_only_the_sandbox_shows() {
     for words in [
         "    a draft, run by Python\n",
         "pass  is pure: equal calls, equal plans\n",
-        "not tested  runs in the sandbox: with fuel, and without files, clocks and chance (it is a draft: check its component)\n",
+        "not tested  runs in the sandbox: with fuel, and without files, clocks and randomness (it is a draft: check its component)\n",
         "not counted",
         "incomplete: not tested: 1 requirement\nexit code 3",
     ] {

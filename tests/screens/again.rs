@@ -44,7 +44,7 @@ fn a_recorded_call_is_asked_again() {
       7 rollouts of prompt 88
       7 rollouts of prompt 64
       7 rollouts of prompt 28
-    the record has another plan; replay without --at shows how they differ
+    the record has another plan; replay without --at to see how they differ
     exit code 1
     ");
     // Another policy is led through all calls before.
@@ -64,9 +64,9 @@ fn a_recorded_call_is_asked_again() {
       8 rollouts of prompt 0
     metric survivors = 0
     metric commits = 0
-    not in the record, so by default: pilot = 8, commit = 24, prompts = 0, solved-at-least = 0.125, failed-at-least = 0.25, evict-at = 1.0, sampling = "random", max-off = 4, pilot-kept = 0, epoch-end = "keep", ranks = 1
-    in the record, but no settings of `pilot-commit`: rollouts
-    the record has another plan; replay without --at shows how they differ
+    not in the record, set to the defaults: pilot = 8, commit = 24, prompts = 0, solved-at-least = 0.125, failed-at-least = 0.25, evict-at = 1.0, sampling = "random", max-off = 4, pilot-kept = 0, epoch-end = "keep", ranks = 1
+    in the record, but not settings of `pilot-commit`: rollouts
+    the record has another plan; replay without --at to see how they differ
     exit code 1
     "#);
 

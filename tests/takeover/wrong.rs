@@ -104,7 +104,7 @@ fn what_can_not_take_over_is_told() {
     insta::assert_snapshot!(told(&scratch, &["train", "run.toml", "--resume", "out", "--policy", "pods"]), @"
     error: the run in `out` has a different config from the one given
 
-    hint: leave the config out: a run goes on with its own
+    hint: leave the config out: a run continues with its own
     exit code 2
     ");
 }
@@ -117,7 +117,7 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
     insta::assert_snapshot!(refused(&scratch, &["--policy", "pods"]), @"
     error: the run is over, so another policy cannot take it over
 
-    hint: begin a run with that policy, and report both: allot report RUN RUN
+    hint: begin a run with that policy, and compare both: allot report RUN RUN
     exit code 2
     ");
     // Stopped after its last step, before its end.
@@ -138,9 +138,9 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
     scratch.write(&format!("{last}/state.json"), &earlier);
     let said = refused(&scratch, &["--policy", "pods"]);
     insta::assert_snapshot!(&said[said.find("error: ").unwrap()..], @"
-    error: the run only has to end, and has nothing left for another policy
+    error: the run has only to finish, so another policy cannot take it over
 
-    hint: let it end first, without --policy and --set
+    hint: finish it first, without --policy and --set
     exit code 2
     ");
     assert!(ran(&scratch, &["--resume", "out"]).contains("goes on after step 8 of 8"));
@@ -151,14 +151,14 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
     policy pods 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
     error: the run has no checkpoint yet at which another policy could take over
 
-    hint: go on with it without --policy and --set, or begin a run with that policy
+    hint: continue it without --policy and --set, or begin a run with that policy
     exit code 2
     ");
     insta::assert_snapshot!(refused(&scratch, &["--set", "rollouts=4"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
     error: the run has no checkpoint yet at which another policy could take over
 
-    hint: go on with it without --policy and --set, or begin a run with that policy
+    hint: continue it without --policy and --set, or begin a run with that policy
     exit code 2
     ");
     // Without a run.
@@ -272,7 +272,7 @@ fn signals_are_shown_to_whom_wants_them_and_to_nobody_else() {
     insta::assert_snapshot!(told(&scratch, &["train", "run.toml", "--shadow", "./curious.wasm"]), @"
     error: shadow `guest` wants the signal `mean-entropy`; the run shows no signals
 
-    hint: a shadow sees what the live policy sees, and nothing else
+    hint: use a shadow with the same signals: it sees only what the live policy sees
     exit code 2
     ");
     insta::assert_snapshot!(told(&scratch, &["replay", "out", "uniform"]), @"

@@ -48,7 +48,7 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
             "install {name} with `pip install {name}=={version}`, or set `command` in [reward.process] to a \
              Python that has it"
         );
-        Error::new(format!("`{shown}` could not make the problems of {name}: {why}")).hint(hint)
+        Error::new(format!("`{shown}` could not generate the problems of {name}: {why}")).hint(hint)
     };
     let mut command = Command::new(program);
     command.args(arguments).args(["-c", SCRIPT, "make"]);

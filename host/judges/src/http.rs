@@ -93,7 +93,7 @@ impl Http {
         let opinion = reply.opinion.map_err(|why| {
             let hint =
                 "say in the prompt how to write the verdict, and set `verdict` in [reward.http] to find it";
-            Error::new(format!("the grader at {url} was asked about a right answer: {why}")).hint(hint)
+            Error::new(format!("the grader at {url} failed on a right answer: {why}")).hint(hint)
         })?;
         let model = reply.model.or_else(|| config.model.clone()).map(shown);
         let hello = Hello { name: model, version: reply.version.or(version).map(shown) };

@@ -368,7 +368,7 @@ impl Client {
 
     pub(crate) fn away(&self, verb: &str, why: &str) -> EngineError {
         let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
-        let what = format!("the server at {url} has not done `{verb}` in {most} s: {why}");
+        let what = format!("the server at {url} did not complete `{verb}` in {most} s: {why}");
         let hint = format!("set `{}.patience_seconds` to wait longer", self.to.section);
         told(what, &format!("check the server, or {hint}"))
     }
@@ -419,7 +419,7 @@ impl Client {
 impl Key {
     fn read(name: &str, to: &Address) -> Result<Self, EngineError> {
         let Ok(text) = std::env::var(name) else {
-            let what = format!("`{}.api_key_env` is `{name}`, and there is no such variable", to.section);
+            let what = format!("`{}.api_key_env` is `{name}`, but this variable is not set", to.section);
             return Err(told(what, &format!("set it first: export {name}=…")));
         };
         match HeaderValue::from_str(&format!("{}{}", to.lock.header().1, text.trim())) {

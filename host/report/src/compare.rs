@@ -191,7 +191,7 @@ fn axes(groups: &[Runs], asked: Option<Axis>) -> Result<Vec<Axis>, String> {
     let main = asked.unwrap_or(if axes.contains(&budget) { budget } else { Axis::Rollouts });
     if !axes.contains(&main) {
         let keys: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.key())).collect();
-        return Err(format!("not every run knows its {}; all know {}", main.words(), keys.join(", ")));
+        return Err(format!("not every run recorded its {}; all recorded {}", main.words(), keys.join(", ")));
     }
     axes.retain(|axis| *axis != main);
     axes.insert(0, main);

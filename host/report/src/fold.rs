@@ -197,7 +197,7 @@ impl Fold {
             // Settled immediately, since its line follows only with its update.
             Action::Train(batch) if self.history.head.run.lag > 0 => {
                 if call.step != self.decided() {
-                    return Err(format!("its plan of step {} is of another step", call.step));
+                    return Err(format!("its plan of step {} is for another step", call.step));
                 }
                 let updated = !batch.picks.is_empty();
                 let closed = self.settle(batch, (call.step, updated, call.unaffordable), each);

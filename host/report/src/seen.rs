@@ -82,7 +82,7 @@ impl Seen {
     fn why(&self, trained: u64) -> String {
         let Self { scored, unscorable, groups, mixed, single, right, wrong } = *self;
         if scored + unscorable == 0 {
-            return "no rollout was sampled: the budget may have no room for one rollout and its update"
+            return "no rollout was sampled: the budget may be too small for one rollout and its update"
                 .to_owned();
         }
         if scored == 0 {
@@ -180,7 +180,7 @@ mod tests {
         for (groups, words) in cases {
             assert_eq!(said(&seen(&groups)), because(&words));
         }
-        let none = "no rollout was sampled: the budget may have no room for one rollout and its update";
+        let none = "no rollout was sampled: the budget may be too small for one rollout and its update";
         assert_eq!(said(&Seen::default()), because(none));
         let mut unscorable = Seen::default();
         unscorable.rollouts(0, 7);

@@ -229,7 +229,7 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     }
     if profile.graded {
         notes.push(
-            "rewards are more than right and wrong; what the model draws has those of the prompt's own"
+            "rewards are not only right and wrong; the fitted model draws from the prompt's own rewards"
                 .to_owned(),
         );
     }

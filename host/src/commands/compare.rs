@@ -136,7 +136,7 @@ fn go_on(command: &Compare, folder: &Path) -> String {
 }
 
 fn paused(go_on: &str, screen: &mut Screen<'_>) -> Exit {
-    screen.tell(format_args!("paused; to go on: {go_on}"));
+    screen.tell(format_args!("paused; to continue: {go_on}"));
     Exit::Bad
 }
 
@@ -255,7 +255,7 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
     if let Some(folder) = &command.resume {
         if command.config.is_some() {
             let error = Error::new("--resume takes no config");
-            return Err(error.hint("leave the config out: a comparison goes on with its own"));
+            return Err(error.hint("leave the config out: a comparison continues with its own"));
         }
         return Comparison::open(folder, &seeds, threads);
     }

@@ -121,7 +121,7 @@ fn downloaded(
     })?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
         return Err(Error::new(format!("`{python}` could not download {wanted}: {last}")).hint(&by_hand));
     }
     let unread = |e: std::io::Error| Error::file("read", &place, &e);

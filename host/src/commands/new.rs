@@ -104,7 +104,7 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let folder = command.out.join(name);
     if folder.exists() {
-        return Err(Error::new(format!("there is a `{}` already", folder.display())));
+        return Err(Error::new(format!("`{}` already exists", folder.display())));
     }
     let Some(like) = &command.like else {
         command.lang.unwrap_or(Language::Rust).start(kind, name, &folder)?;

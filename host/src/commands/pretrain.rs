@@ -59,7 +59,7 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
                 screen.tell(format_args!("goes on after step {}", reached.steps));
             }
             let start = Instant::now();
-            let stop = interrupt::listen("stopping: what was learned is kept; again to stop at once");
+            let stop = interrupt::listen("stopping: progress is kept; press Ctrl-C again to stop at once");
             let trained =
                 train(&recipe, &shape, &lessons, &device, reached.as_ref(), &stop, |progress, core| {
                     let Progress { step, steps, loss, speed } = progress;

@@ -131,7 +131,7 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         show(&tally, screen);
         if reader.cut() {
             screen.say(format_args!(
-                "the record's last line is cut off; it was left out (line {})",
+                "the record's last line is cut off and was left out (line {})",
                 reader.line()
             ));
         } else if !ended {
@@ -301,7 +301,7 @@ impl OneCall {
             screen.say(diff::text(&plan).trim_end());
             let told = match equal {
                 Some(true) => "as recorded",
-                Some(false) => "the record has another plan; replay without --at shows how they differ",
+                Some(false) => "the record has another plan; replay without --at to see how they differ",
                 None => "the run stopped at this call; now it has a plan",
             };
             let (fuel, memory) = (cost.fuel, cost.memory);
@@ -402,14 +402,14 @@ fn settings(
         screen.tell(format_args!("as recorded, unless --set says otherwise: {}", kept.join(", ")));
     }
     if !defaults.is_empty() {
-        screen.tell(format_args!("not in the record, so by default: {}", defaults.join(", ")));
+        screen.tell(format_args!("not in the record, set to the defaults: {}", defaults.join(", ")));
     }
     let ours = |name: &str| description.settings.iter().any(|s| s.name == name);
     let unknown: Vec<String> =
         recorded.iter().filter(|(n, _)| !ours(n)).map(|(n, _)| shown::name(n)).collect();
     if !unknown.is_empty() {
         screen.tell(format_args!(
-            "in the record, but no settings of `{}`: {}",
+            "in the record, but not settings of `{}`: {}",
             description.name,
             unknown.join(", ")
         ));

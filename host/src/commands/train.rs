@@ -115,7 +115,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     room?;
-    let stop = interrupt::listen("stopping: what is sampled is kept; again to stop at once, without");
+    let stop = interrupt::listen("stopping: samples are kept; press Ctrl-C again to discard them");
     if command.tied {
         interrupt::tie(&stop);
     }
@@ -135,8 +135,8 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
 fn refuse_existing(out: Option<&Path>) -> Result<()> {
     let Some(out) = out.filter(|out| out.join("resolved.toml").exists()) else { return Ok(()) };
     let out = out.display();
-    let error = Error::new(format!("there is a run in `{out}` already"));
-    Err(error.hint(format!("give another folder, or go on with it: allot train --resume {out}")))
+    let error = Error::new(format!("there is already a run in `{out}`"));
+    Err(error.hint(format!("give another folder, or continue it: allot train --resume {out}")))
 }
 
 /// Returns the run's folder, locked. A new run's folder gets its config.
@@ -187,9 +187,7 @@ impl<'a> Start<'a> {
         };
         if found.is_none() && change.is_some() {
             let error = Error::new("the run has no checkpoint yet at which another policy could take over");
-            return Err(
-                error.hint("go on with it without --policy and --set, or begin a run with that policy")
-            );
+            return Err(error.hint("continue it without --policy and --set, or begin a run with that policy"));
         }
         let mut recorder = if let Some(checkpoint) = found {
             self.resumed(checkpoint, &mut world, evaluation, screen)?
@@ -200,7 +198,7 @@ impl<'a> Start<'a> {
                 Err(Stop::Interrupted) => {
                     let shown = place.folder.display();
                     let words =
-                        format!("paused before the first step; to go on: allot train --resume {shown}");
+                        format!("paused before the first step; to continue: allot train --resume {shown}");
                     recorder.progress.tell(words);
                     return Ok(Exit::Bad);
                 }
@@ -263,7 +261,7 @@ impl<'a> Start<'a> {
         let Self { command, prepared, place, .. } = self;
         let config = &prepared.config;
         if command.resume.is_some() {
-            screen.tell("it has no checkpoint yet, and starts anew");
+            screen.tell("it has no checkpoint yet, so it starts over");
             resume::clear(place.folder)?;
         }
         components::keep(place.folder, place.component)?;
@@ -315,7 +313,7 @@ impl<'a> Start<'a> {
             }
             Ok(Rest::Paused) => {
                 let place = place_of(&world.run.state);
-                recorder.progress.tell(format_args!("paused {place}; to go on: {again}"));
+                recorder.progress.tell(format_args!("paused {place}; to continue: {again}"));
                 Ok(Exit::Bad)
             }
             Err(stop) => {

@@ -119,7 +119,8 @@ impl Kept {
         let folder = folder.display();
         let other = |which: String, hash: &str| {
             let what = format!(
-                "`{shown}` of the comparison in `{folder}` is the component with sha256 {own}, and {which} {}",
+                "`{shown}` of the comparison in `{folder}` is the component with sha256 {own}, but {which} \
+                 {}",
                 short(hash)
             );
             let hint =
@@ -127,7 +128,7 @@ impl Kept {
             Err(Error::new(what).hint(hint))
         };
         if let Some(demanded) = demanded.filter(|demanded| *demanded != self.sha256) {
-            return other("the config demands".to_owned(), demanded);
+            return other("the config expects".to_owned(), demanded);
         }
         match std::fs::read(path).map(|bytes| sha256(&bytes)) {
             Ok(now) if now == self.sha256 => Ok(None),

@@ -63,7 +63,8 @@ impl Declared {
         };
         let unknown = simulated && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
         if let Some(axis) = section.axis.filter(|_| unknown) {
-            let what = format!("`{name}`: `compare.axis` is `{}`; a simulation does not know it", axis.key());
+            let what =
+                format!("`{name}`: `compare.axis` is `{}`, which a simulation does not measure", axis.key());
             return Err(Error::new(what));
         }
         let (seed, seeds) = (run.seed, section.seeds(run.seed));
@@ -92,7 +93,7 @@ impl Declared {
         let given = self.whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
         let given = given.map(|n| n.max(1) as usize);
         kept.and_then(|kept| kept.threads).or(given).or(free).ok_or_else(|| {
-            let what = format!("`{}` does not say how many threads a run takes on a node", self.name);
+            let what = format!("`{}` does not set how many threads a run takes on a node", self.name);
             Error::new(what).hint("set `model.threads`: the cores of this machine are not a cluster's")
         })
     }

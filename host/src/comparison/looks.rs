@@ -59,8 +59,8 @@ pub fn note(folder: &Path, planned: &[u64]) -> Result<Option<String>> {
     Ok(before.last().map(|last| {
         let (seeds, looks) = (last.seen.len(), before.len() + 1);
         format!(
-            "a report was made with {seeds} seeds: after growing to {}, reports correct p-values for {looks} looks, and \
-             test the fresh seeds alone, too",
+            "a report was made with {seeds} seeds: after growing to {}, reports correct p-values for {looks} \
+             looks, and also test the fresh seeds alone",
             planned.len()
         )
     }))

@@ -225,7 +225,8 @@ impl Tuner {
             let every = every.and_then(toml::Value::as_integer).and_then(|every| u64::try_from(every).ok());
             if let Some(every) = every.filter(|every| *every > ends) {
                 let what = format!(
-                    "`{}`: the first rung of the tuning of `{}` ends after {ends} rollouts, before its first evaluation, after {every}",
+                    "`{}`: the first rung of the tuning of `{}` ends after {ends} rollouts, before its first \
+                     evaluation at {every}",
                     self.name, of.arm.shown
                 );
                 return Err(Error::new(what)

@@ -17,7 +17,7 @@ pub fn parted(train: &mut Vec<Problem>, sets: &[(String, Vec<Problem>)]) -> Vec<
     }
     if train.len() < before {
         let n = before - train.len();
-        notes.push(format!("{n} problems to train on are held out elsewhere, and left out of training"));
+        notes.push(format!("{n} problems to train on are also held out, and are left out of training"));
     }
     notes.extend(nearly(train, sets));
     notes

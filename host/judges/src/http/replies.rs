@@ -70,7 +70,7 @@ impl Replies {
         if let Some((file, path)) = &mut self.file {
             let line = Line { request: request.clone(), reply, verdict: protocol::words_of(&opinion) };
             let mut text =
-                serde_json::to_vec(&line).map_err(|e| Error::new(format!("no reply can be written: {e}")))?;
+                serde_json::to_vec(&line).map_err(|e| Error::new(format!("could not write replies: {e}")))?;
             text.push(b'\n');
             file.write_all(&text).map_err(|e| Error::file("write", path, &e))?;
         }

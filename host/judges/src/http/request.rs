@@ -161,7 +161,7 @@ impl Form {
             _ => match word.parse::<f64>() {
                 Ok(x) if x.is_finite() => protocol::number("verdict", x).map(rewarded),
                 _ => Err(format!(
-                    "the grader's verdict `{}` is neither yes or no nor a number",
+                    "the grader's verdict `{}` is not yes, no or a number",
                     words(word.as_bytes())
                 )),
             },

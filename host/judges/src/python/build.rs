@@ -52,9 +52,7 @@ pub fn starting(build: &Build, module: &[u8]) -> Result<Vec<u8>, String> {
     let parts = Parts::of(module)?;
     let imported = parts.imported;
     let at = build.run.checked_sub(imported).map(|at| at as usize);
-    let at = at
-        .filter(|at| *at < parts.bodies.len())
-        .ok_or("it has fewer functions than the build that is known")?;
+    let at = at.filter(|at| *at < parts.bodies.len()).ok_or("it has fewer functions than the known build")?;
     let added = imported + parts.functions.len() as u32;
 
     let mut functions = FunctionSection::new();

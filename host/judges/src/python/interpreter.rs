@@ -225,7 +225,7 @@ fn start(build: &Build, module: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let errors = String::from_utf8_lossy(&store.data().errors).into_owned();
     match begun.map_err(|error| ended(&error)) {
         Err(End::Trapped(_)) if errors.is_empty() => {}
-        other => wasmtime::bail!("it did not stop where it was to: {other:?} {errors}"),
+        other => wasmtime::bail!("it did not stop at the expected place: {other:?} {errors}"),
     }
     let mut session = Session::of(store, &instance, build.mailbox)?;
     let prepared = session.run(PRELUDE)?;

@@ -124,7 +124,7 @@ fn unreadable(end: &End, session: &Session) -> String {
     let words = match end {
         End::Raised => session.last_error(),
         End::OutOfFuel => "the gold answer used up the instructions".to_owned(),
-        other => format!("the gold answer ended it: {other:?}"),
+        other => format!("the gold answer ended the process: {other:?}"),
     };
     format!("the grader says: {}", shown::line(&words, shown::LINE))
 }

@@ -149,7 +149,8 @@ fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<History>
     let first = ours.first().map(|h| h.run.clone()).unwrap_or_default();
     for other in others {
         notes.push(format!(
-            "`{}` is left out: it is of another task (other weights, problems or held-out problems) than `{first}`",
+            "`{}` is left out: its task differs (weights, problems or held-out problems) from that of \
+             `{first}`",
             other.run
         ));
     }

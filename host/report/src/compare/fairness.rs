@@ -197,13 +197,13 @@ pub fn seeds(groups: &[Runs]) -> Vec<String> {
         notes.push("there is only one seed: uncertainty can't be estimated".to_owned());
     } else if most < 10 {
         notes.push(format!(
-            "there are {most} seeds at most; ten or more are advised (arXiv 2504.07086), and with five no \
-             test by signs can come below p = 0.06"
+            "there are at most {most} seeds; ten or more are advised (arXiv 2504.07086), and with five no \
+             sign test can go below p = 0.06"
         ));
         notes.push(format!(
-            "bootstrap intervals, of means and of parts, are too narrow with few seeds: with {most}, about {} of \
-             a hundred called 95 % hold what they should; those of differences and of ratios are Student's, and \
-             do not suffer from it",
+            "bootstrap intervals, of means and of parts, are too narrow with few seeds: with {most}, about \
+             {} % of the 95 % intervals hold the true value; those of differences and of ratios are \
+             Student's, and are not affected",
             COVERED[most]
         ));
     }
@@ -312,7 +312,7 @@ fn versions(groups: &[Runs]) -> Option<String> {
     let versions: BTreeSet<&str> =
         groups.iter().flat_map(|g| &g.runs).map(|r| r.head.allot.as_str()).collect();
     let all: Vec<&str> = versions.into_iter().collect();
-    (all.len() > 1).then(|| format!("the runs are of different versions of the program: {}", listed(&all)))
+    (all.len() > 1).then(|| format!("the runs are from different versions of the program: {}", listed(&all)))
 }
 
 /// Warns of a decaying learning rate whose last step is beyond the budget.
@@ -331,14 +331,12 @@ fn schedules(groups: &[Runs]) -> Option<String> {
 }
 
 fn machines(groups: &[Runs]) -> Vec<String> {
-    let mut warnings = vec![
-        "seconds are those of runs that may have shared their machine with others at the same time"
-            .to_owned(),
-    ];
+    let mut warnings =
+        vec!["seconds were measured on machines that other runs may have shared at the same time".to_owned()];
     let machines: BTreeSet<String> =
         groups.iter().flat_map(|g| &g.runs).flat_map(|r| &r.machines).map(|m| format!("{m:?}")).collect();
     if machines.len() > 1 {
-        warnings.push(format!("seconds are of {} different machines", machines.len()));
+        warnings.push(format!("seconds were measured on {} different machines", machines.len()));
     }
     warnings
 }

@@ -137,7 +137,7 @@ impl Told<'_> {
         };
         let few = if row.pairs > 1 && bound.known < 6 {
             format!(
-                "; of {} pairs {} tell which was cheaper, and six is the least that can bound a ratio",
+                "; of {} pairs {} show which was cheaper, and a bound on the ratio needs at least six",
                 row.pairs, bound.known
             )
         } else if row.pairs > 1 {
@@ -158,10 +158,7 @@ impl Told<'_> {
         } else if row.mean.is_none() && base.mean.is_none() && row.median == Some(0.0) {
             format!("`{name}` is at {goal} before the first step, as `{against}` is")
         } else {
-            format!(
-                "{}; a run was there before its first step, so that there is no ratio of costs",
-                self.counts()
-            )
+            format!("{}; a run was there before its first step, so there is no ratio of costs", self.counts())
         };
         Finding { kind: Outcome::Inconclusive, words }
     }

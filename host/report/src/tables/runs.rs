@@ -105,7 +105,7 @@ pub(super) fn differing(report: &Report) -> Table {
     Table {
         name: "differing",
         title: "What differs between the arms".to_owned(),
-        note: "What belongs to the policy may differ. All else should be the same; what is not stands first."
+        note: "Policy settings may differ; all others should be the same. Those that differ come first."
             .to_owned(),
         rows: rows.collect(),
         columns,

@@ -76,20 +76,20 @@ impl<'m> Card<'m> {
         let Findings { calls, tried, .. } = found;
         let of = if tried < questions { format!("{tried} of {questions}") } else { questions.to_string() };
         let calls = count(*calls, "call");
-        let answers = format!("judges every answer ({calls} on {of} made questions)");
+        let answers = format!("grades every answer ({calls} on {of} synthetic questions)");
         let untested = (*tried == 0).then_some("no question was tried");
         rows.add("answers", answers, Outcome::of(found.faults.as_ref().map(many), untested));
-        let usable = "gives verdicts that can be used: finite rewards, and the parts that it describes";
+        let usable = "gives usable verdicts: finite rewards, and the parts that it describes";
         let untested = (found.verdicts() == 0).then_some("no answer got a verdict");
         rows.add("usable", usable, Outcome::of(found.unusable.as_ref().map(many), untested));
         let differ = |impure| format!("two equal calls differ on {}", many(impure));
-        let untested = (found.compared == 0).then_some("no answer was judged twice");
+        let untested = (found.compared == 0).then_some("no answer was graded twice");
         let pure = Outcome::of(found.impure.as_ref().map(differ), untested);
         rows.add("pure", "is pure: equal calls, equal verdicts", pure);
         let differ = |apart| format!("the verdict differs on {}", many(apart));
-        let untested = (found.batches == 0).then_some("no batch was judged whole");
+        let untested = (found.batches == 0).then_some("no batch was graded as a whole");
         let together = Outcome::of(found.apart.as_ref().map(differ), untested);
-        rows.add("batches", "says of an answer in a batch what it says of it alone", together);
+        rows.add("batches", "gives an answer the same verdict in a batch and alone", together);
         if tried < questions {
             rows.missing.push(format!("{tried} of {questions} questions were tried"));
         }

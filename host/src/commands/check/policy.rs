@@ -132,7 +132,7 @@ impl Card {
         }
         rows.add("runs", ends, Outcome::of(self.simulation.clone().err(), self.unfinished()));
         if policy.is_draft() {
-            let what = "runs in the sandbox: with fuel, and without files, clocks and chance";
+            let what = "runs in the sandbox: with fuel, and without files, clocks and randomness";
             rows.add("sandboxed", what, Outcome::NotTested(DRAFT.to_owned()));
         }
         if tried < views {

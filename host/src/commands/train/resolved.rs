@@ -40,7 +40,7 @@ impl Resolved {
             if run_dir::text(&given)? != run_dir::text(&kept)? {
                 let what =
                     format!("the run in `{}` has a different config from the one given", run.display());
-                return Err(Error::new(what).hint("leave the config out: a run goes on with its own"));
+                return Err(Error::new(what).hint("leave the config out: a run continues with its own"));
             }
         } else if command.policy.is_some() || !command.set.is_empty() {
             let named = command.policy.as_deref();
@@ -57,7 +57,7 @@ impl Resolved {
             return Ok(());
         }
         let error = Error::new("the run is over, so another policy cannot take it over");
-        Err(error.hint("begin a run with that policy, and report both: allot report RUN RUN"))
+        Err(error.hint("begin a run with that policy, and compare both: allot report RUN RUN"))
     }
 
     /// Returns the component of the run's policy, and the loaded policy.
