@@ -161,7 +161,7 @@ impl Cpu {
         self.moments = moments;
     }
 
-    /// The adapters' layout, where adapters are trained.
+    /// The adapters' layout, if adapters are trained.
     pub fn adapters(&self) -> Option<&Adapters> {
         self.adapters.as_ref().map(|(adapters, _)| adapters)
     }

@@ -61,7 +61,7 @@ pub struct NativeConfig {
     pub sampling: Sampling,
     /// How held-out prompts are answered, in each evaluation setting.
     pub evaluation: Vec<Sampling>,
-    /// What ends an answer.
+    /// Stop tokens and stop texts.
     pub stops: Stops,
     /// Answers sampled at a time.
     pub rows: usize,

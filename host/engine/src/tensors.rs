@@ -140,7 +140,7 @@ impl Tensors {
         Batch::new(self.learning.even(), sequences, numbers, vocabulary, &self.device)
     }
 
-    /// The adapters' layout, where adapters are trained.
+    /// The adapters' layout, if adapters are trained.
     #[cfg(test)]
     fn layout(&self) -> Option<&cpu::Adapters> {
         self.adapters.as_deref().map(|adapters| &adapters.layout)

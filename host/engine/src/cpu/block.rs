@@ -19,7 +19,7 @@ use crate::model::Rope;
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     half: usize,
-    /// `[positions, E / 2]` each.
+    /// Cosines and sines, `[positions, E / 2]` each.
     tables: Vec<(Vec<f32>, Vec<f32>)>,
     /// Index of each layer's table, if the layer has one.
     layers: Vec<Option<usize>>,

@@ -100,7 +100,7 @@ impl Arithmetic {
 
 /// Some rows of a product, on one thread.
 struct Part<'a> {
-    /// From the first of these rows on.
+    /// The result, from the first of these rows on.
     y: &'a mut [f32],
     stride: usize,
     add: bool,

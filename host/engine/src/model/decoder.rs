@@ -20,7 +20,7 @@ pub struct Output {
     /// The embeddings, the residual stream after each block except the last, then the last block's
     /// stream after the final norm: `[B, T, D]` each.
     pub hidden: Vec<Tensor>,
-    /// `[B, T, V]`, f32.
+    /// Logits, `[B, T, V]`, f32.
     pub logits: Tensor,
 }
 
