@@ -1,4 +1,4 @@
-//! Rules for `[reward]` beyond the types of its values, and its paths made absolute.
+//! Checks `[reward]` beyond the types of its values, and makes its paths absolute.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::reward::{
 };
 use crate::{AnyGrader, ComponentConfig, PythonConfig};
 
-/// The hint where no grader is named.
+/// The hint if no grader is named.
 const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [[reward.graders]] for each";
 /// The rule for a part's name.
 const PART: &str = "a part's name has letters, digits, `_`, `-` and `.`, 64 at most";
@@ -21,7 +21,7 @@ impl RewardConfig {
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, and where.
+    /// The first rule that is broken, and its place.
     pub fn check(&self, name: &str, longest: u32) -> Result<()> {
         let whole = One { config: self, longest, file: format!("`{name}`"), place: "reward" };
         if self.graders.is_empty() {
@@ -129,14 +129,14 @@ struct One<'c> {
     config: &'c RewardConfig,
     /// The length limit of an answer.
     longest: u32,
-    /// The config's name, and the grader's where there are several.
+    /// The config's name, and the grader's if there are several.
     file: String,
     /// The section.
     place: &'static str,
 }
 
 impl One<'_> {
-    /// Refuses keys that only one of several graders may have.
+    /// Refuses keys that are valid only for one of several graders.
     fn stands_alone(&self) -> Result<()> {
         let RewardConfig { name, sources, weight, decides, .. } = self.config;
         let given = [

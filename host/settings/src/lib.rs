@@ -56,7 +56,7 @@ pub use server::Server;
 pub use service::ServiceConfig;
 pub use update::{Old, UpdateConfig};
 
-/// Returns another program's words as they fit into a sentence.
+/// Returns another program's output, shortened for use in a message.
 pub fn words(bytes: &[u8]) -> String {
     allot_allocation::shown::word(String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).trim(), 200)
 }

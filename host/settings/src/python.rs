@@ -11,7 +11,7 @@ pub struct PythonConfig {
     /// CPython's Wasm module; by default the one that `allot fetch python` downloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<PathBuf>,
-    /// For grader `math-verify`: the folder with its wheels; by default the one that `allot fetch math-verify` downloaded.
+    /// For `math-verify`: the folder with its wheels. By default that of `allot fetch math-verify`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wheels: Option<PathBuf>,
     /// Limit of Wasm instructions for one answer. An answer that needs more is incorrect.

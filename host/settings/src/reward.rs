@@ -12,7 +12,7 @@ use crate::{AnyGrader, ComponentConfig, HttpConfig, PythonConfig};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RewardConfig {
-    /// The grader, where there is one.
+    /// The grader. `None` if there are several under `graders`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grader: Option<AnyGrader>,
     /// One of several: the name of its part of the reward; by default the grader's name.
@@ -83,12 +83,12 @@ pub struct PatternConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionsConfig {
-    /// The file that defines them.
+    /// The file that defines the functions.
     pub file: PathBuf,
     /// The functions' names. Rewards of several functions are parts with these names.
     #[serde(default = "compute_score")]
     pub names: Vec<String>,
-    /// Whether TRL's functions get an answer as a list of messages, as for conversational data sets.
+    /// Whether TRL's functions get each answer as a list of messages, as for conversational data sets.
     #[serde(default)]
     pub messages: bool,
 }
@@ -177,13 +177,13 @@ impl Default for JudgeConfig {
 }
 
 impl JudgeConfig {
-    /// Returns the command of a Python that runs one of this program's scripts.
+    /// Returns the command of a Python for this program's scripts.
     pub fn python(&self) -> Vec<String> {
         self.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
     }
 
-    /// Returns the time limit of the start, by default six times that of an answer and at least 10 seconds: Python with sympy
-    /// is slow to start from a slow disk.
+    /// Returns the time limit of the start: by default six times that of an answer, and at least 10
+    /// seconds, because Python with sympy starts slowly from a slow disk.
     pub fn start_seconds(&self) -> f64 {
         self.start_seconds.unwrap_or_else(|| (6.0 * self.seconds).max(10.0))
     }
@@ -220,7 +220,7 @@ impl Default for RewardConfig {
 }
 
 impl RewardConfig {
-    /// Returns each grader's settings.
+    /// Returns the settings of each grader.
     pub fn each(&self) -> &[Self] {
         if self.graders.is_empty() { std::slice::from_ref(self) } else { &self.graders }
     }
@@ -250,12 +250,12 @@ impl RewardConfig {
         Some(one.process.clone().unwrap_or_default().python())
     }
 
-    /// Returns the name of its part of the reward.
+    /// Returns the name of this grader's part of the reward.
     pub fn part(&self) -> &str {
         self.name.as_deref().or_else(|| self.grader.map(AnyGrader::name)).unwrap_or_default()
     }
 
-    /// Returns the names of parts that every reward has, as far as the config says so.
+    /// Returns the names of the reward's parts, as far as the config names them.
     pub fn parts(&self) -> Vec<String> {
         if self.graders.is_empty() {
             return self.weights.keys().cloned().collect();
@@ -269,10 +269,10 @@ pub fn is_of(source: &str, name: &str) -> bool {
     source.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The most parts of a reward, and the most characters of a part's name.
+/// Maximum number of parts of a reward, and maximum length of a part's name, in characters.
 pub const PARTS: usize = 64;
 
-/// Returns whether a text may be the name of a part of a reward. Names are shown in metrics and on screens.
+/// Returns whether a text is a valid name of a reward's part. Names are shown in metrics and on terminals.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     (1..=PARTS).contains(&name.len()) && name.chars().all(plain)
