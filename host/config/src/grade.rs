@@ -28,7 +28,7 @@ impl GradeConfig {
     ///
     /// # Errors
     ///
-    /// No section `[reward]`, or one that a training run would refuse.
+    /// The section `[reward]` is missing, or a training run would refuse it.
     pub fn of(tree: &Tree) -> Result<Self> {
         let mut config: Self = tree.config()?;
         let penalized = config.reward.overlong.is_some()
