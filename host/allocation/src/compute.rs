@@ -123,7 +123,7 @@ impl TokenCosts {
 }
 
 /// Limits in measures that the ledger does not count. FLOPs are known in advance, so their limit is never
-/// exceeded. Seconds are estimated from the rate so far; the last sampling or update may exceed their limit.
+/// exceeded. Seconds are estimated from the rate so far; the last sampling or update may exceed theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Floating-point operations in the run.

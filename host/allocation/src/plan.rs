@@ -7,7 +7,7 @@ use crate::{PromptId, SamplerSettings};
 /// A policy's answer to a view. It requests; only the ledger grants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What to do next.
+    /// The next action.
     pub action: Action,
     /// Prompts of the pool to skip until the next epoch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -26,7 +26,7 @@ pub struct Plan {
     pub metrics: Vec<(String, f64)>,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {

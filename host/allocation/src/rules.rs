@@ -100,8 +100,8 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Defines the rules from a table. An entry has the variant, the rule's name, what a legal plan does, what
-/// an illegal plan did (as the rest of a sentence), and a hint for the policy's author.
+/// Defines the rules from a table. An entry has the variant, the rule's name, the behavior of a legal plan,
+/// the violation (as the rest of a sentence), and a hint for the policy's author.
 macro_rules! rules {
     ($(
         $rule:ident $(($($field:ident: $type:ty),+))? = $name:literal, $kept:literal;

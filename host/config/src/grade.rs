@@ -1,4 +1,4 @@
-//! The config of `allot grade`: the sections of a training run's config that rewards depend on. Other sections are ignored.
+//! The config of `allot grade`: the sections of a training config that rewards depend on. Ignores others.
 
 use allot_base::{Error, Result};
 use allot_settings::RewardConfig;

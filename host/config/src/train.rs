@@ -135,7 +135,7 @@ pub struct EvaluationConfig {
     /// Steps between evaluations, by default ten. The start and the end are always evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u32>,
-    /// Instead: rollouts between evaluations, so that policies with steps of different sizes are evaluated equally often.
+    /// Instead: rollouts between evaluations. Evaluates policies of any step size equally often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_rollouts: Option<u64>,
     /// Instead: generated tokens between evaluations.

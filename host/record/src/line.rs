@@ -78,8 +78,8 @@ pub struct Head {
     /// How rewards become advantages. [`Head::scale`] also handles records without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advantage: Option<Scale>,
-    /// What a real model was trained with: hashes of its weights and problems, and the settings of
-    /// sampling, loss and optimizer. Contains no paths or file names.
+    /// How a real model was trained: hashes of its weights and problems, and the settings of sampling, loss
+    /// and optimizer. Contains no paths or file names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<serde_json::Value>,
     /// The simulated world of a simulated run, with its final numbers.

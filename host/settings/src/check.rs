@@ -17,7 +17,7 @@ const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [
 const PART: &str = "a part's name has letters, digits, `_`, `-` and `.`, 64 at most";
 
 impl RewardConfig {
-    /// Checks `[reward]`. `longest` is the length limit of an answer in tokens; `name` names the config in an error.
+    /// Checks `[reward]`. `longest` is the length limit of answers, in tokens; `name` is for errors.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! The types that a config's sections are read into, and the rules that their values keep: plain data, without what it
-//! sets up. Reading a config builds neither an engine nor a sandbox.
+//! The types of a config's sections, and the rules for their values. They are plain data: reading a config
+//! builds neither an engine nor a sandbox.
 //!
-//! A section's type says by `wrong` (or `check`, for sections of several) which of its values breaks a rule. What a value
-//! is used for is in the crate that uses it.
+//! Each section's type has a method `wrong` (`check` for several sections) that finds an invalid value. The
+//! crates that use the values document their meaning.
 //!
 //! ```
 //! use allot_settings::OptimizerConfig;

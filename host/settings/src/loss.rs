@@ -34,8 +34,8 @@ pub struct LossConfig {
     pub clip_high: Option<f64>,
     /// Upper bound of a ratio if the advantage is negative (dual clip, Ye et al. 2020); 0 for none.
     pub dual_clip: Option<f64>,
-    /// Weight of the KL penalty against the reference, estimated by `exp(d) - d - 1` with `d = reference - new`
-    /// (Schulman's k3).
+    /// Weight of the KL penalty against the reference, estimated by `exp(d) - d - 1` with `d = reference -
+    /// new` (Schulman's k3).
     #[serde(default)]
     pub kl: f64,
     /// Weight of the entropy bonus, over the distributions that tokens are sampled from.

@@ -18,8 +18,8 @@ pub struct PythonConfig {
     pub fuel: u64,
     /// Memory limit for one answer, in bytes. Beyond it Python raises `MemoryError`.
     pub memory: usize,
-    /// Whether the reward grows with the share of tests passed, from `wrong` to `right`. An answer that passes all of them is
-    /// correct.
+    /// Whether the reward grows with the share of tests passed, from `wrong` to `right`. An answer that
+    /// passes all tests is correct.
     #[serde(skip_serializing_if = "is_false")]
     pub partial: bool,
 }

@@ -24,7 +24,7 @@ pub struct RewardConfig {
     /// One of several: the weight of its part of the reward; by default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f32>,
-    /// One of several: whether it decides that an answer is correct; by default the first that grades the problem does.
+    /// One of several: whether it decides correctness. By default the first that grades the problem does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decides: Option<bool>,
     /// The reward of a correct answer.
@@ -44,8 +44,8 @@ pub struct RewardConfig {
     pub unreadable: Unreadable,
     /// A penalty on answers near the length limit.
     pub overlong: Option<Overlong>,
-    /// If this many answers from the start are all unscorable, the run ends with an error; by default 64, and 0 for no limit.
-    /// It applies to all graders together.
+    /// The run ends with an error if this many answers from the start are all unscorable. By default 64; 0
+    /// for no limit. Applies to all graders together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<u32>,
     /// The processes of an external grader.
@@ -147,7 +147,7 @@ impl Unreadable {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JudgeConfig {
-    /// The program and its arguments. For grader `math-verify` a Python with that package, by default `python3`.
+    /// The program and its arguments. For `math-verify`, a Python with that package; by default `python3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Number of processes.
@@ -159,8 +159,8 @@ pub struct JudgeConfig {
     pub start_seconds: Option<f64>,
 }
 
-/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): 0 up to `buffer` tokens before the limit, then linear to
-/// `-penalty` at the limit.
+/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): 0 up to `buffer` tokens before the limit,
+/// then linear to `-penalty` at the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overlong {
@@ -235,7 +235,7 @@ impl RewardConfig {
         self.correct_from.or((self.grader == Some(AnyGrader::Environment)).then_some(1.0))
     }
 
-    /// Returns whether answers are graded in the sandbox: generated Python, and math-verify with `[reward.python]`.
+    /// Returns whether answers are graded in the sandbox: `python`, `math-verify` with `[reward.python]`.
     pub fn sandboxed(&self) -> bool {
         match self.grader {
             Some(AnyGrader::Python) => true,

@@ -31,8 +31,8 @@ pub struct RolloutsConfig {
     /// The environment variable that holds the API key. The key itself is written in no config and no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// The run stops if the server's log-probabilities differ by more than this from the trainer's: the mean over the tokens
-    /// of an update, in nats.
+    /// The run stops if the server's log-probabilities differ by more than this from the trainer's, as the
+    /// mean over the tokens of an update, in nats.
     #[serde(default = "tolerance")]
     pub tolerance: f64,
     /// Time limit of one request, an answer or a load of weights, in seconds.

@@ -26,7 +26,7 @@ pub struct ServiceConfig {
 }
 
 impl ServiceConfig {
-    /// Returns the first key with an invalid value, the value, and the rule that it breaks. `example` is a valid address.
+    /// Returns the first key with an invalid value, the value, and the broken rule. `example` is valid.
     pub fn wrong(&self, example: &str) -> Option<Wrong> {
         if let Some(wrong) = wrong_url(&self.url, self.api_key_env.is_some(), self.section, example) {
             return Some(wrong);
