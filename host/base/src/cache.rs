@@ -1,10 +1,10 @@
-//! The folder of a user's copies.
+//! The user's cache folder.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The folder in which this user's copies of a kind are kept, if there is one.
+/// Returns this user's cache folder for a kind of files, or `None` if no cache or home folder is set.
 pub fn cache(kind: &str) -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(own) = set("ALLOT_CACHE") {
@@ -14,11 +14,11 @@ pub fn cache(kind: &str) -> Option<PathBuf> {
     base.is_absolute().then(|| base.join("allot").join(kind))
 }
 
-/// How many files this process has written under another name first.
+/// Number of temporary files made by this process.
 static ASIDE: AtomicU64 = AtomicU64::new(0);
 
-/// Writes a file whole or not at all, and makes its folder: each thread of each process writes under a name of its own,
-/// and renames.
+/// Writes a file completely or not at all, and creates its folder. Each call writes to a temporary file
+/// with a name unique to the process and the call, and renames it.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let aside = format!(".{}.{}", std::process::id(), ASIDE.fetch_add(1, Ordering::Relaxed));
     let aside = path.with_file_name(aside);
@@ -29,8 +29,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         .inspect_err(|_| drop(std::fs::remove_file(&aside)))
 }
 
-/// Waits while another process makes the same for the cache, by a name that is a hash: what it leaves is there for both.
-/// Who holds what this gives has the turn.
+/// Waits while another process makes the same entry of the cache. `name` is a hash that identifies the
+/// entry. Returns a locked file; the lock ends when the file is dropped. `None` if no lock could be made.
 pub fn turn(name: &str) -> Option<File> {
     let folder = cache("turns")?;
     std::fs::create_dir_all(&folder).ok()?;

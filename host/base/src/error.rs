@@ -1,5 +1,5 @@
-//! What went wrong, in words: one sentence that says what and where, and hints, a line each, where there is
-//! something to do. Notes below it say where things are.
+//! Errors as users see them: a message that says what went wrong and where, hints for fixing it, and notes
+//! with further places to look. Each hint and note is one line.
 
 use std::fmt;
 use std::path::Path;
@@ -11,50 +11,50 @@ use serde::{Deserialize, Serialize};
 use crate::Exit;
 use crate::names::listed;
 
-/// The result of whatever can end a command.
+/// The result of an operation that can end a command.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error that ends a command, as its user sees it.
+/// An error that ends a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// The sentence.
+    /// The message.
     pub what: String,
-    /// What to do about it: one thing each, the best first.
+    /// Ways to fix the error, one per entry, the most likely first.
     pub hints: Vec<String>,
-    /// Where there is more to be seen.
+    /// Places with more information.
     pub notes: Vec<String>,
 }
 
 impl Error {
-    /// Something without a hint.
+    /// Returns an error without hints.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hints: Vec::new(), notes: Vec::new() }
     }
 
-    /// The same, with one more hint.
+    /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// The same, with more hints.
+    /// Adds several hints.
     pub fn hints(mut self, hints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
 
-    /// The same, with a note where there is one.
+    /// Adds notes, if there are any.
     pub fn note(mut self, note: impl IntoIterator<Item = String>) -> Self {
         self.notes.extend(note);
         self
     }
 
-    /// Something whose hint, if it has one, comes from a library's own words.
+    /// Returns an error whose message and optional hint come from a library.
     pub fn told(what: impl Into<String>, hint: Option<&str>) -> Self {
         Self::new(what).hints(hint)
     }
 
-    /// A file that could not be read, written or made.
+    /// Returns the error for a file that could not be read, written or created.
     pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
@@ -69,22 +69,22 @@ impl Error {
         Self::new(format!("could not {verb} `{}`: {reason}", shown::path(path)))
     }
 
-    /// The exit code of a command that it ends.
+    /// Returns the exit code of a command that ends with this error.
     pub fn exit(&self) -> Exit {
         Exit::Error
     }
 
-    /// Writes it to a file, for another program: JSON with `what`, `hints` and `notes`.
+    /// Writes the error to a file for another program, as JSON with `what`, `hints` and `notes`.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
         std::fs::write(path, serde_json::to_vec_pretty(self)?)
     }
 
-    /// Reads what [`write`](Self::write) wrote, if there is such a file and it is whole.
+    /// Reads an error written by [`write`](Self::write). `None` if the file is missing or incomplete.
     pub fn read(path: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(path).ok()?).ok()
     }
 
-    /// All of it, as it ends a command on the screen.
+    /// Returns the error with its hints and notes, as shown on the terminal.
     pub fn report(&self) -> String {
         let hints = self.hints.iter().map(|hint| format!("\nhint: {}", fit(hint)));
         let notes = self.notes.iter().map(|note| format!("\nnote: {}", fit(note)));
@@ -94,17 +94,17 @@ impl Error {
     }
 }
 
-/// The sentence alone, as it goes into another one.
+/// Formats the message without hints, for use in another message.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&fit(&self.what))
     }
 }
 
-/// Bytes of a sentence or a hint that are shown: a compiler's complaints are the longest.
+/// Maximum length of a message or hint, in bytes. Compiler errors are the longest.
 const LONGEST: usize = 64 << 10;
 
-/// Text that is safe for a terminal, from any source: only its first line may look like an error.
+/// Makes text safe for a terminal and indents lines that look like an error or warning of this program.
 fn fit(words: &str) -> String {
     let ours = |line: &str| line.starts_with("error:") || line.starts_with("warning:");
     let lines = shown::lines(words, LONGEST);
@@ -114,12 +114,12 @@ fn fit(words: &str) -> String {
 
 impl std::error::Error for Error {}
 
-/// A number of things.
+/// Returns a number with its noun, such as "1 step" or "2 steps".
 pub fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// The signals that a policy wants or a run has.
+/// Returns the names of signals, as words for an error message.
 pub fn signals(names: &[String]) -> String {
     match names {
         [] => "no signals".to_owned(),

@@ -1,4 +1,4 @@
-//! Exit codes, as the caller sees them: a shell, a script, a comparison.
+//! Exit codes of the program.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// Done, and what it looked at is as it should be.
+    /// The command succeeded and found no problem.
     Good = 0,
-    /// It did what it could, and that is not all: a check failed, a run was paused, a run of a comparison failed.
+    /// The command finished incompletely: a check or a run of a comparison failed, or a run was paused.
     Bad = 1,
-    /// An error, which it told: [`Error`](crate::Error).
+    /// The command failed and reported an error: [`Error`](crate::Error).
     Error = 2,
-    /// A check found nothing wrong, and did not test everything.
+    /// A check found no problem but could not test everything.
     Incomplete = 3,
 }
 
 impl Exit {
-    /// The number that the system gets.
+    /// Returns the number passed to the operating system.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// From such a number. Other numbers are errors of whatever ran the program.
+    /// Returns the exit code for a number. Unknown numbers become [`Exit::Error`].
     pub fn of(code: i32) -> Self {
         match code {
             0 => Self::Good,

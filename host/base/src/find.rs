@@ -1,13 +1,13 @@
-//! Where runs are: a run is a folder with a `record.jsonl` in it.
+//! Finds runs. A run is a folder that contains a `record.jsonl`.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
-/// How far below a folder runs are looked for.
+/// Maximum depth of the search below a folder.
 const DEPTH: usize = 4;
 
-/// The runs of a place: itself, if it is a run; else those below it, in the order a person would put them.
-/// Links to folders are not followed, and neither are hidden folders.
+/// Returns the runs of a folder: the folder itself if it is a run, otherwise the runs below it, in natural
+/// order. Skips links to folders and hidden folders.
 pub fn runs(place: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     below(place, DEPTH, &mut found);
@@ -20,7 +20,7 @@ fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
         found.push(folder.to_owned());
         return;
     }
-    // A folder that can't be read has no runs for us.
+    // Skip folders that can't be read.
     let (Some(depth), Ok(entries)) = (depth.checked_sub(1), std::fs::read_dir(folder)) else { return };
     for entry in entries.flatten() {
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
@@ -30,7 +30,7 @@ fn below(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The order of names in which `seed-2` comes before `seed-10`.
+/// Compares names in natural order: `seed-2` comes before `seed-10`.
 pub fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     loop {
@@ -40,7 +40,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
             m.len().cmp(&n.len()).then_with(|| m.cmp(n))
         } else {
             (a, b) = (&a[x.len_utf8()..], &b[y.len_utf8()..]);
-            // What is in a folder comes before a folder of a longer name.
+            // A folder's content comes before a folder with a longer name.
             (x != '/').cmp(&(y != '/')).then(x.cmp(&y))
         };
         if order.is_ne() {
@@ -49,7 +49,7 @@ pub fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Takes the digits at the start, without the zeros before them.
+/// Removes the digits at the start of `text` and returns them without leading zeros.
 fn number<'a>(text: &mut &'a str) -> &'a str {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
@@ -57,7 +57,7 @@ fn number<'a>(text: &mut &'a str) -> &'a str {
     digits.trim_start_matches('0')
 }
 
-/// Names for runs, each given after the place it was found in: their paths without what all begin with.
+/// Returns names for runs, given as pairs of search folder and run: their paths without a common prefix.
 pub fn names(runs: &[(&Path, &Path)]) -> Vec<String> {
     if let [(place, run)] = runs
         && let Ok(name) = run.strip_prefix(place)

@@ -1,4 +1,4 @@
-//! What is still there after the power went.
+//! Writes that survive a power failure.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Makes what a folder holds last. On Unix a name is on the disk once its folder is.
+/// Syncs a folder's entries to the disk. On Unix, a file's name is durable only after its folder is synced.
 pub fn lasting(folder: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());
@@ -15,7 +15,7 @@ pub fn lasting(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::file("write", folder, &e))
 }
 
-/// Makes a folder last with all that is in it, at any depth.
+/// Syncs a folder and all its content, at any depth.
 pub fn lasting_whole(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(|e| Error::file("read", folder, &e))? {
         let path = entry.map_err(|e| Error::file("read", folder, &e))?.path();
@@ -29,8 +29,8 @@ pub fn lasting_whole(folder: &Path) -> Result<()> {
     lasting(folder)
 }
 
-/// Writes a file whole or not at all, over what is there; its bytes are on the disk before it has its name. Its name lasts once
-/// its folder does: [`lasting_up_to`].
+/// Writes a file completely or not at all, replacing an existing one. Syncs the bytes before renaming. The
+/// name is durable only once the folder is synced: see [`lasting_up_to`].
 pub fn write_lasting(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -45,14 +45,14 @@ pub fn write_lasting(path: &Path, bytes: &[u8]) -> Result<()> {
     })
 }
 
-/// Makes what these folders hold last, and all that are above them up to the one that `top` is in. That one may be somebody
-/// else's: where it can't be opened, nothing is said.
+/// Syncs these folders and all folders above them, up to the parent of `top`. That parent may belong to
+/// another user, so an error there is ignored.
 pub fn lasting_up_to<'a>(folders: impl IntoIterator<Item = &'a Path>, top: &Path) -> Result<()> {
     let mut all: BTreeSet<PathBuf> = BTreeSet::from([top.to_owned()]);
     for folder in folders {
         all.extend(folder.ancestors().take_while(|above| above.starts_with(top)).map(Path::to_owned));
     }
-    // From below: a name above is of no use before what is in it.
+    // Start at the deepest folder: an entry is useless until its content is on the disk.
     all.iter().rev().try_for_each(|folder| lasting(folder))?;
     let top = std::path::absolute(top).map_err(|e| Error::file("find", top, &e))?;
     let _ = top.parent().map(lasting);

@@ -1,13 +1,13 @@
-//! What every crate of the program stands on: errors as people read them, and files as all of the program treats them.
+//! Foundation of all crates of the program: errors for users, and common file operations.
 //!
-//! An [`Error`] is one sentence that says what went wrong and where, a hint where there is something to do, and notes
-//! that say where things are. A library's own error becomes one where that library is: it implements `From` there, so
-//! that nothing heavy is built for a sentence. Panics of others' code become a sentence in [`panics`]; an unknown name
-//! gets the nearest known one from [`did_you_mean`]. Nothing is printed here, and no exit code is chosen.
+//! An [`Error`] has a message that says what went wrong and where, hints for fixing it, and notes with
+//! further places to look. Each library implements `From` for its own error type, so that a message needs
+//! no heavy dependency. [`panics`] turns third-party panics into messages. [`did_you_mean`] suggests the
+//! known name nearest to an unknown one. The crate prints nothing.
 //!
-//! Files: runs below a folder ([`find`]), the user's cached copies ([`cache()`], [`write_whole`]), writes that survive a
-//! power failure ([`lasting`], [`write_lasting`]), and whether an argument names a path or a registry's address
-//! ([`looks_like_a_path`], [`is_registry_address`]). The formats of files are other crates' business.
+//! File operations: runs below a folder ([`find`]), the user's cache ([`cache()`], [`write_whole`]), writes
+//! that survive a power failure ([`lasting`], [`write_lasting`]), and whether an argument is a path or a
+//! registry address ([`looks_like_a_path`], [`is_registry_address`]). File formats belong to other crates.
 //!
 //! ```
 //! use allot_base::{Error, did_you_mean, find, is_registry_address, looks_like_a_path};

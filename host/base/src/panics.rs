@@ -1,5 +1,5 @@
-//! What others' code panics on becomes a sentence: a library that gives up on what it was given ends a command with
-//! an error, as any other bad input does.
+//! Turns panics of third-party code into error messages. If a library panics on bad input, the command ends
+//! with an error, as for any other bad input.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -9,13 +9,13 @@ use std::sync::Once;
 use allot_allocation::shown;
 
 thread_local! {
-    /// Whether a panic of this thread is caught and told by [`caught`].
+    /// Whether [`caught`] is running on this thread.
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `work` comes to, or what it panicked with, in one line. For code that is not ours, on input that is not ours,
-/// and that leaves nothing half done behind: nothing of what it was at work on is used after a panic. Nothing is
-/// printed for a panic of this thread.
+/// Returns the result of `work`, or its panic message on one line. Use it for third-party code on untrusted
+/// input that leaves no partial state behind: nothing that `work` modifies may be used after a panic. A
+/// panic of this thread prints nothing.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -32,7 +32,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|panic| words(panic.as_ref()))
 }
 
-/// The words of a panic.
+/// Returns the message of a panic, on one line.
 fn words(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

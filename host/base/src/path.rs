@@ -1,28 +1,28 @@
-//! What a config or a command line names: a path, or an address.
+//! Sources named in a config or on a command line: paths and addresses.
 
 use std::path::Path;
 
 use crate::{Error, Result};
 
-/// What an address in a registry begins with.
+/// Prefix of registry addresses.
 const REGISTRY: &str = "oci:";
 
-/// Whether a policy's source is an address in a registry.
+/// Returns whether a policy's source is a registry address.
 pub fn is_registry_address(source: &str) -> bool {
     source.starts_with(REGISTRY)
 }
 
-/// Whether what a config names is a path: it has a slash or a file ending, and is no address in a hub or in a
-/// registry.
+/// Returns whether a source in a config is a path: it contains a slash or a dot, and it is neither a hub
+/// address nor a registry address.
 pub fn looks_like_a_path(source: &str) -> bool {
     !source.starts_with("hub:") && !is_registry_address(source) && source.contains(['/', '\\', '.'])
 }
 
-/// Makes what a config names whole, if it is a path.
+/// Makes a source absolute if it is a path.
 ///
 /// # Errors
 ///
-/// A folder at hand that cannot be found.
+/// Fails if the current folder cannot be determined.
 pub fn settle(source: &mut String) -> Result<()> {
     if looks_like_a_path(source) {
         let path = Path::new(source.as_str());

@@ -1,8 +1,8 @@
-//! What trainers in Python call our keys. `docs/how-to/trl-verl-keys.md` is the same table, for people; a test holds it to this one.
+//! Names of our keys in Python trainers. A test compares the table with `docs/how-to/trl-verl-keys.md`.
 
-/// Names of TRL 1.16, verl 0.9, slime 0.3, transformers and PEFT, and names that people try, each with our keys. A name with dots
-/// matches the end of a longer one: verl's `algorithm.filter_groups.enable`, say. Where several keys are possible, the one of the section
-/// that the name was found in is meant.
+/// Names in TRL 1.16, verl 0.9, slime 0.3, transformers and PEFT, and common guesses, each with our keys. A
+/// name with dots matches the end of a longer name, such as verl's `algorithm.filter_groups.enable`. Of
+/// several keys, the one in the section of the name is meant.
 pub(super) const ALIASES: &[(&str, &[&str])] = &[
     ("adam_beta1", &["optimizer.beta1"]),
     ("adam_beta2", &["optimizer.beta2"]),

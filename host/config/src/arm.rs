@@ -7,13 +7,13 @@ use toml::{Table, Value};
 /// An arm of a comparison: a run's config without its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// Its name.
+    /// The arm's name.
     pub shown: String,
-    /// Its name as a folder's name.
+    /// The arm's name as the name of a folder.
     pub name: String,
     /// The config.
     pub config: Table,
-    /// The ranges that are tuned for it alone.
+    /// Ranges that are tuned for this arm alone.
     pub ranges: Table,
 }
 
@@ -22,7 +22,7 @@ impl Arm {
     pub fn with_seed(&self, seed: u64) -> Table {
         let mut config = self.config.clone();
         if let Some(Value::Table(run)) = config.get_mut("run") {
-            // TOML's whole numbers are signed: no config has a seed past their end.
+            // TOML integers are signed, so a larger seed cannot come from a config.
             run.insert("seed".to_owned(), Value::Integer(i64::try_from(seed).unwrap_or(i64::MAX)));
         }
         config
@@ -44,7 +44,7 @@ impl Arm {
     }
 }
 
-/// Merges one table into another, section by section.
+/// Merges `over` into `under`, section by section.
 pub(crate) fn merge(under: &mut Table, over: &Table) {
     for (key, value) in over {
         match (under.get_mut(key), value) {
@@ -54,20 +54,20 @@ pub(crate) fn merge(under: &mut Table, over: &Table) {
     }
 }
 
-/// The number of seeds, or a list of seeds.
+/// A number of seeds, or a list of seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number of seeds, or a list of them")]
 pub enum Seeds {
-    /// This many, counted from the run's own.
+    /// This number of seeds, counted from the run's own.
     Count(u32),
     /// These seeds.
     List(Vec<u64>),
 }
 
 impl Seeds {
-    /// As a config has them.
+    /// Returns the TOML value of the seeds.
     pub fn value(&self) -> Value {
-        // TOML's whole numbers are signed; `check` refuses what is past their end.
+        // TOML integers are signed; `check` refuses larger seeds.
         let whole = |seed: &u64| Value::Integer(i64::try_from(*seed).unwrap_or(i64::MAX));
         match self {
             Self::Count(n) => Value::Integer(i64::from(*n)),
@@ -75,7 +75,7 @@ impl Seeds {
         }
     }
 
-    /// Checks that there is at least one and at most a plausible number. `key` is their key in the config.
+    /// Checks that there is at least one seed and not too many. `key` is the seeds' key in the config.
     pub(crate) fn check(&self, name: &str, key: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` {what}")));
         match self {
@@ -118,7 +118,7 @@ impl std::str::FromStr for Seeds {
     }
 }
 
-/// The most seeds: more are likely a typing error.
+/// Maximum number of seeds. More are probably a typing error.
 const MOST_SEEDS: u32 = 10_000;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! `[compare]` of a config: the policies that are compared with the config's own, and the seeds.
+//! `[compare]` of a config: the seeds, and the policies compared with the config's own.
 //!
-//! The rest of the config holds for every run. `[policy]` is the baseline and `run.seed` the first seed, so a comparison's
-//! config is also a valid config of a run.
+//! The rest of the config applies to every run. `[policy]` is the baseline and `run.seed` the first seed,
+//! so a comparison's config is also a valid config of a run.
 
 use std::collections::BTreeMap;
 
@@ -24,15 +24,15 @@ pub struct CompareConfig {
     /// Accuracies whose cost is reported. Set them before looking at any run.
     #[serde(default)]
     pub targets: Vec<f64>,
-    /// The axis of costs; by default that of the budget.
+    /// The axis of costs. By default that of the budget.
     pub axis: Option<Axis>,
     /// A difference in accuracy that does not matter.
     #[serde(default = "point")]
     pub margin: f64,
-    /// The policies in addition to the config's own.
+    /// The policies compared with the config's own.
     #[serde(default)]
     pub policies: Vec<ArmConfig>,
-    /// How each arm is tuned before the comparison; without it they are not.
+    /// How each arm is tuned before the comparison. Without this section, arms are not tuned.
     pub tune: Option<TuneConfig>,
 }
 
@@ -40,25 +40,25 @@ pub struct CompareConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmConfig {
-    /// Its name; by default the policy's.
+    /// The arm's name. By default the policy's.
     pub name: Option<String>,
     /// A built-in policy's name, or the path of a component.
     #[serde(rename = "use")]
     pub source: String,
     /// The hash that the component must have.
     pub sha256: Option<String>,
-    /// Its settings.
+    /// The policy's settings.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
-    /// Other settings that differ for it, as sections of a config. The report warns about them.
+    /// Other settings that differ for this arm, as sections of a config. The report warns about them.
     #[serde(default)]
     pub with: Table,
-    /// Ranges that are tuned for it alone, in addition to those of all arms or in their place.
+    /// Ranges that are tuned for this arm alone. They extend or replace the shared ranges.
     #[serde(default)]
     pub ranges: Table,
 }
 
-/// The longest name: it is also a folder's.
+/// Maximum length of a name, in bytes. It is also the name of a folder.
 const LONGEST_NAME: usize = 100;
 
 fn point() -> f64 {
@@ -66,7 +66,7 @@ fn point() -> f64 {
 }
 
 impl CompareConfig {
-    /// Checks the section by itself. `name` names the config in an error.
+    /// Checks the section by itself. `name` names the config in errors.
     pub fn check(&self, name: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         self.seeds.check(name, "compare.seeds")?;
@@ -107,7 +107,7 @@ impl CompareConfig {
         self.tune.as_ref().map_or(Ok(()), |tune| tune.check(name, &self.targets))
     }
 
-    /// Returns the seeds, given the run's own.
+    /// Returns the seeds. `first` is the run's seed.
     pub fn seeds(&self, first: u64) -> Vec<u64> {
         match &self.seeds {
             Seeds::Count(n) => (0..u64::from(*n)).map(|i| first.saturating_add(i)).collect(),
@@ -115,8 +115,8 @@ impl CompareConfig {
         }
     }
 
-    /// Returns the arms, the config's own policy first. `whole` is the config that this is a section of; `name` names it in an
-    /// error.
+    /// Returns the arms, starting with the config's own policy. `whole` is the config that contains this
+    /// section; `name` names it in errors.
     pub fn arms(&self, whole: &Table, name: &str) -> Result<Vec<Arm>> {
         let mut base = whole.clone();
         base.remove("compare");
@@ -134,7 +134,7 @@ impl CompareConfig {
             arms.push(arm.over(&base));
         }
         for (i, arm) in arms.iter().enumerate() {
-            // Some file systems know no capitals.
+            // Some file systems ignore case.
             let same = |other: &&Arm| other.name.to_lowercase() == arm.name.to_lowercase();
             if let Some(other) = arms[..i].iter().find(same) {
                 let (a, b) = (&other.shown, &arm.shown);
@@ -155,7 +155,7 @@ impl ArmConfig {
     fn over(&self, base: &Table) -> Arm {
         let mut config = base.clone();
         let mut policy = Table::new();
-        // What a call may use is the run's, not the policy's.
+        // Limits on a call belong to the run, not to the policy.
         if let Some(caps) = base.get("policy").and_then(|p| p.get("limits")) {
             policy.insert("limits".to_owned(), caps.clone());
         }
@@ -180,7 +180,7 @@ impl ArmConfig {
     }
 }
 
-/// Names a user's component by its file, or by its name in a registry.
+/// Names a user's component by its file name, or by its name in a registry.
 fn name_of_a_path(config: &mut Table) {
     let source = config.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
     let Some(name) = source.filter(|s| looks_like_a_path(s) || is_registry_address(s)).map(called) else {
@@ -191,7 +191,7 @@ fn name_of_a_path(config: &mut Table) {
     }
 }
 
-/// Returns a name that is valid for a folder: the stem of a path or the last part of an address, without special characters.
+/// Returns a folder name: the stem of a path or the last part of an address, without special characters.
 fn called(name: &str) -> String {
     let address = is_registry_address(name).then(|| name.split('@').next().unwrap_or(name));
     let name = address.and_then(|address| address.rsplit('/').next()).unwrap_or(name);

@@ -1,4 +1,4 @@
-//! The config of `allot grade`: the sections of a training run's config that rewards depend on. Other sections are ignored.
+//! The config of `allot grade`: the sections of a training config that rewards depend on. Ignores others.
 
 use allot_base::{Error, Result};
 use allot_settings::RewardConfig;
@@ -28,7 +28,7 @@ impl GradeConfig {
     ///
     /// # Errors
     ///
-    /// No section `[reward]`, or one that a training run would refuse.
+    /// The section `[reward]` is missing, or a training run would refuse it.
     pub fn of(tree: &Tree) -> Result<Self> {
         let mut config: Self = tree.config()?;
         let penalized = config.reward.overlong.is_some()

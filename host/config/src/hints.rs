@@ -1,20 +1,20 @@
-//! What to do about a config that is none: the key that was meant, the command that it is for, a whole config to
-//! begin with.
+//! Hints for config errors: the intended key, the command that a config is for, or a complete minimal
+//! config.
 
 use allot_base::nearest;
 
 use crate::aliases::ALIASES;
 use crate::typed::Fault;
 
-/// A kind of config: the command that it is for, the sections that no other kind has, and the smallest one that is
-/// whole, but for its policy.
+/// A kind of config: its command, the sections that no other kind has, and the smallest complete config
+/// without its policy.
 struct ConfigKind {
     command: &'static str,
     own: &'static [&'static str],
     smallest: &'static str,
 }
 
-/// Keys of another trainer that one hint lists.
+/// Maximum number of another trainer's keys in a hint.
 const LISTED: usize = 8;
 
 const TRAIN: ConfigKind = ConfigKind {
@@ -89,8 +89,8 @@ const PRETRAIN: ConfigKind = ConfigKind {
 
 const KINDS: [ConfigKind; 3] = [TRAIN, SIMULATE, PRETRAIN];
 
-/// Returns what to do about a fault of a config that is called `name` and has these sections. `keys` are the keys that the fault is
-/// about, with dots: as they were typed, or all below an unknown section.
+/// Returns the hint for a fault of the config `name` with these sections. `keys` are the keys that the
+/// fault is about, with dots: as typed, or all keys below an unknown section.
 pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) -> Option<String> {
     if let Some(other) = other_kind(fault, name, sections) {
         return Some(other);
@@ -98,7 +98,7 @@ pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) 
     if fault.path.is_empty() && fault.missing == Some("run") {
         return Some(whole(sections));
     }
-    // A section that no section's name is near to.
+    // The unknown name is a section that resembles no known one.
     let nested = |(unknown, known): &(String, Vec<String>)| {
         keys.iter().all(|key| !key.ends_with(unknown))
             && nearest(unknown, known.iter().map(String::as_str)).is_none()
@@ -111,7 +111,7 @@ pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) 
         return Some(hint);
     }
     let (unknown, known) = fault.unknown.as_ref()?;
-    // As a key says it: the outermost section first, and no numbers of items.
+    // As in a key: outermost section first, without indices of list items.
     let section: Vec<&str> =
         fault.path.iter().rev().map(String::as_str).filter(|key| key.parse::<usize>().is_err()).collect();
     let section = section.join(".");
@@ -122,7 +122,7 @@ pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) 
         .or_else(|| elsewhere(unknown))
 }
 
-/// The key of the same section that another program calls so.
+/// Returns a hint if the unknown key is another program's name for a key of the same section.
 fn meant(unknown: &str, section: &str, known: &[String]) -> Option<String> {
     let keys = aliases(unknown)?;
     let own = keys.iter().filter_map(|key| match key.rsplit_once('.') {
@@ -132,7 +132,7 @@ fn meant(unknown: &str, section: &str, known: &[String]) -> Option<String> {
     own.into_iter().find(|key| known.iter().any(|k| k == key)).map(|key| format!("did you mean `{key}`?"))
 }
 
-/// Our keys for those of another trainer, which has them in sections of its own.
+/// Returns our keys for those of another trainer, which has them in other sections.
 fn foreign(keys: &[String]) -> Option<String> {
     let ours = keys.iter().filter_map(|key| {
         let dots = key.match_indices('.').map(|(at, _)| &key[at + 1..]);
@@ -151,7 +151,7 @@ fn foreign(keys: &[String]) -> Option<String> {
     }
 }
 
-/// The key of another section that another program calls so.
+/// Returns a hint if the unknown key is another program's name for a key of another section.
 fn elsewhere(unknown: &str) -> Option<String> {
     let first = aliases(unknown)?.first()?;
     Some(format!("did you mean `{first}`?"))
@@ -162,15 +162,15 @@ fn aliases(unknown: &str) -> Option<&'static [&'static str]> {
     ALIASES.iter().find(|(alias, _)| *alias == plain).map(|(_, keys)| *keys)
 }
 
-/// The command that a config is for, where it is another one's: it has sections of that one's and none of what was
-/// asked for.
+/// Returns a hint if a config is for another command: if it has more sections of that command's kind than
+/// of the requested kind.
 fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
     if !fault.path.is_empty() {
         return None;
     }
     let count = |kind: &ConfigKind| kind.own.iter().filter(|section| sections.contains(section)).count();
     let asked_for = match (&fault.unknown, fault.missing) {
-        // A section is unknown, be it another kind's own or one that some kinds share; or this one's is missing.
+        // An unknown section of another kind, or one that only some kinds have.
         (Some((_, known)), _) => {
             KINDS.iter().find(|kind| kind.own.iter().all(|own| known.iter().any(|k| k == own)))?
         }
@@ -180,7 +180,7 @@ fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
     let other =
         KINDS.iter().filter(|kind| kind.command != asked_for.command && count(kind) > count(asked_for));
     let of_keys = other.max_by_key(|kind| count(kind));
-    // A simulation needs no section of its own.
+    // A simulation's config has no required sections of its own.
     let bare = fault.missing.is_some()
         && count(asked_for) == 0
         && asked_for.command == TRAIN.command
@@ -189,14 +189,14 @@ fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
     Some(format!("run the command that this config is for: {command} {name}"))
 }
 
-/// The smallest config that is whole.
+/// Returns a hint with the smallest complete config.
 fn whole(sections: &[&str]) -> String {
     let kind = if SIMULATE.own.iter().any(|own| sections.contains(own)) { &SIMULATE } else { &TRAIN };
     format!("start from this complete config for {}:\n\n{}", kind.command, kind.whole().trim_end())
 }
 
 impl ConfigKind {
-    /// Its smallest config. Any policy that ships will do.
+    /// Returns the kind's smallest complete config, with a built-in policy.
     fn whole(&self) -> String {
         self.smallest.replace("POLICY", allot_component::shipped::simplest().unwrap_or("POLICY"))
     }
@@ -240,7 +240,7 @@ mod tests {
         let several = "write `run.rollouts` for `actor_rollout_ref.rollout.n`, `sampling.temperature` for \
                        `actor_rollout_ref.rollout.temperature`";
         assert_eq!(hint(file, &[]), several);
-        // A slip of the pen in a section's name is nearer.
+        // A typing error in a section's name takes precedence.
         assert_eq!(hint("[samplin]\ntemperature = 0.6\n", &[]), "did you mean `sampling`?");
         for (old, new) in [
             ("rollout.max_tokens=8", "sampling"),
@@ -276,9 +276,9 @@ mod tests {
     fn every_alias_is_of_a_key_that_there_is() {
         for (alias, keys) in ALIASES {
             for key in *keys {
-                // A key that is known fails by its value, or not at all.
+                // A known key fails by its value or not at all.
                 let typed = format!("{}={{}}", key.replace("data.", "data.0.").replace("sets", "sets.0.x"));
-                // Those of `allot pretrain`'s recipes and of simulations are not here.
+                // Keys of `allot pretrain`'s recipes and of simulations are not included.
                 if key.starts_with("training.") || key.starts_with("bank.") || *key == "model.layers" {
                     continue;
                 }

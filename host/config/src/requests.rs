@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestsConfig {
-    /// The lowest and the highest temperature; by default the run's own only.
+    /// The lowest and the highest temperature. By default only the run's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<[f32; 2]>,
-    /// The smallest length limit in tokens, by default the run's own. The largest is always the run's own.
+    /// The smallest length limit, in tokens. By default the run's own, which is always the largest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_tokens: Option<u32>,
 }
 
 impl RequestsConfig {
-    /// Returns the range that a request may choose from, for these settings of the run.
+    /// Returns the range of settings that a request may choose, for these settings of the run.
     pub fn range(self, run: SamplerSettings) -> SamplerRange {
         let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
         let least = self.least_tokens.unwrap_or(run.max_tokens);
@@ -27,8 +27,8 @@ impl RequestsConfig {
         }
     }
 
-    /// Checks it for these settings of the run; `name` names the config in an error, and `limit` is the key of its length
-    /// limit.
+    /// Checks the section for these settings of the run. `name` names the config in errors, and `limit` is
+    /// the key of the run's length limit.
     pub fn check(self, name: &str, run: SamplerSettings, limit: &str) -> Result<()> {
         let SamplerRange { least, most } = self.range(run);
         let (low, high, own) = (least.temperature, most.temperature, run.temperature);

@@ -1,7 +1,7 @@
-//! `[compare.tune]` of a config: the ranges over which each arm's settings are tuned before the comparison, and the method.
+//! `[compare.tune]` of a config: the ranges and the method for tuning each arm before the comparison.
 //!
-//! Every arm has the same number of trials. The first is its declared setting; the others are drawn from the run's
-//! seed, the same for every arm where arms share a range. What a range is drawn from is in [`ranges`](crate::ranges).
+//! Every arm has the same number of trials. The first is its declared setting. The others are drawn from
+//! the run's seed, and are the same for arms with the same range. [`ranges`](crate::ranges) has the draws.
 
 use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -16,16 +16,16 @@ use crate::ranges::{Range, alike, drawn, product, ranges};
 pub struct TuneConfig {
     /// Trials of each arm, including its declared setting.
     pub trials: Option<u32>,
-    /// Instead: whether all combinations of the ranges' values are tried.
+    /// Instead of `trials`: whether to try all combinations of the ranges' values.
     #[serde(default)]
     pub grid: bool,
     /// The number of seeds of each trial, counted from a million above the run's own, or a list of seeds.
     #[serde(default = "one")]
     pub seeds: Seeds,
-    /// One in this many trials continues from a rung to the next.
+    /// Only one in this many trials continues to the next rung.
     #[serde(default = "three")]
     pub reduction: u32,
-    /// The number of rungs; by default such that the last one has two trials to choose from.
+    /// Number of rungs. By default chosen so that the last rung has two trials to choose from.
     pub rungs: Option<u32>,
     /// The share of the budget of a trial in the last rung.
     #[serde(default = "whole")]
@@ -50,28 +50,28 @@ pub enum Objective {
     Accuracy,
 }
 
-/// How trials are selected.
+/// The method of selecting trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// This many, drawn from the ranges.
+    /// Draws `trials` settings from the ranges.
     Drawn,
-    /// All combinations of the ranges.
+    /// Tries all combinations of the ranges.
     Grid,
 }
 
 /// A trial's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialConfig {
-    /// Its number. 0 is the declared setting.
+    /// The trial's number. 0 is the declared setting.
     pub number: u32,
-    /// The values it sets, by key. The declared setting sets none.
+    /// The values that the trial sets, by key. The declared setting sets none.
     pub settings: Vec<(String, toml::Value)>,
 }
 
-/// The distance of a tuning's seeds from the run's own: large enough that a comparison can grow.
+/// Distance of a tuning's seeds from the run's seed: large enough for a comparison to add seeds.
 const PAST: u64 = 1_000_000;
 
-/// The most trials: each is at least one run.
+/// Maximum number of trials. Each takes at least one run.
 const MOST_TRIALS: u32 = 1000;
 
 fn one() -> Seeds {
@@ -87,7 +87,7 @@ fn whole() -> f64 {
 }
 
 impl TuneConfig {
-    /// Checks the section with the comparison's targets, without the arms. `name` names the config in an error.
+    /// Checks the section and the comparison's targets, but no arms. `name` names the config in errors.
     pub fn check(&self, name: &str, targets: &[f64]) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         match self.trials {
@@ -123,17 +123,17 @@ impl TuneConfig {
         Ok(())
     }
 
-    /// Returns the objective: by default the cost to the first target, where there is one.
+    /// Returns the objective. By default the cost to the first target, or the accuracy without targets.
     pub fn objective(&self, targets: &[f64]) -> Objective {
         self.objective.unwrap_or(if targets.is_empty() { Objective::Accuracy } else { Objective::Cost })
     }
 
-    /// How trials are selected.
+    /// Returns the method of selecting trials.
     pub fn search(&self) -> Search {
         if self.grid { Search::Grid } else { Search::Drawn }
     }
 
-    /// Returns the seeds of trials, none of which may be one of the comparison's. `first` is the run's seed.
+    /// Returns the seeds of trials. None may be a seed of the comparison. `first` is the run's seed.
     pub fn seeds(&self, name: &str, first: u64, own: &[u64]) -> Result<Vec<u64>> {
         let seeds = match &self.seeds {
             Seeds::Count(n) => {
@@ -153,7 +153,7 @@ impl TuneConfig {
         }
     }
 
-    /// Returns the ranges of an arm by key: those of all arms, replaced or extended by its own.
+    /// Returns the ranges of an arm by key: the shared ranges, replaced or extended by the arm's own.
     pub fn of(&self, name: &str, arm: &Arm, baseline: bool) -> Result<Vec<(String, Range)>> {
         let mut all = ranges(name, "compare.tune.ranges", &self.ranges)?;
         let own = if baseline { &self.baseline } else { &arm.ranges };
@@ -170,7 +170,7 @@ impl TuneConfig {
         Ok(all)
     }
 
-    /// Returns an arm's trials. `seed` is the run's own.
+    /// Returns an arm's trials. `seed` is the run's seed.
     pub fn trials(&self, name: &str, (arm, baseline): (&Arm, bool), seed: u64) -> Result<Vec<TrialConfig>> {
         let ranges = self.of(name, arm, baseline)?;
         let declared: Vec<_> = ranges.iter().map(|(key, _)| value(&arm.config, key)).collect();
@@ -190,8 +190,8 @@ impl TuneConfig {
         Ok(std::iter::once(first).chain(others).collect())
     }
 
-    /// Returns for each rung the number of trials, without the declared setting where it was dropped, and the share of the
-    /// budget that each trial may have spent by its end.
+    /// Returns for each rung the number of trials, not counting a declared setting that was dropped, and
+    /// the share of the budget that a trial may have spent by the end of the rung.
     pub fn rungs(&self, trials: usize) -> Vec<(usize, f64)> {
         let reduction = self.reduction as usize;
         let mut sizes = vec![trials];

@@ -15,12 +15,12 @@ pub(crate) fn retry_seconds() -> f64 {
 /// A key with an invalid value, the value, and the rule that it breaks.
 pub type Wrong = (&'static str, String, String);
 
-/// Returns what is wrong with an address. `example` is a valid one.
+/// Returns an error for an invalid address. `example` is a valid one.
 pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) -> Option<Wrong> {
     let told = |value: &str, rule: &str| Some(("url", value.to_owned(), rule.to_owned()));
     match Url::parse(url) {
         Ok(parsed) if !parsed.username().is_empty() || parsed.password().is_some() => {
-            // Not even to say what is wrong with it.
+            // Never show a password, not even in an error.
             let hidden = "an address with a password";
             told(hidden, &format!("set the key through `{section}.api_key_env` instead"))
         }
@@ -35,7 +35,7 @@ pub(crate) fn wrong_url(url: &str, keyed: bool, section: &str, example: &str) ->
     }
 }
 
-/// Returns the first of a server's time limits that is not more than 0 and at most a day.
+/// Returns an error for the first time limit that is not more than 0 and at most a day.
 pub(crate) fn wrong_seconds(request: f64, patience: f64, retry: f64) -> Option<Wrong> {
     let all = [("request_seconds", request), ("patience_seconds", patience), ("retry_seconds", retry)];
     let (key, value) = all.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0))?;

@@ -1,4 +1,4 @@
-//! Rules for `[reward]` beyond the types of its values, and its paths made absolute.
+//! Checks `[reward]` beyond the types of its values, and makes its paths absolute.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::reward::{
 use crate::{AnyGrader, ComponentConfig, PythonConfig};
 
 /// The hint where no grader is named.
-const NO_GRADER: &str = "set `grader`, or write a [[reward.graders]] section for each part of the reward";
+const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [[reward.graders]] for each";
 /// The rule for a part's name.
 const PART: &str = "use at most 64 letters, digits, `_`, `-` and `.` in a part's name";
 
 impl RewardConfig {
-    /// Checks `[reward]`. `longest` is the length limit of an answer in tokens; `name` names the config in an error.
+    /// Checks `[reward]`. `longest` is the length limit of answers, in tokens; `name` is for errors.
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, and where.
+    /// The first rule that is broken, and its place.
     pub fn check(&self, name: &str, longest: u32) -> Result<()> {
         let whole = One { config: self, longest, file: format!("`{name}`"), place: "reward" };
         if self.graders.is_empty() {
@@ -127,14 +127,14 @@ struct One<'c> {
     config: &'c RewardConfig,
     /// The length limit of an answer.
     longest: u32,
-    /// The config's name, and the grader's where there are several.
+    /// The config's name, and the grader's if there are several.
     file: String,
     /// The section.
     place: &'static str,
 }
 
 impl One<'_> {
-    /// Refuses keys that only one of several graders may have.
+    /// Refuses keys that are valid only for one of several graders.
     fn stands_alone(&self) -> Result<()> {
         let RewardConfig { name, sources, weight, decides, .. } = self.config;
         let given = [

@@ -17,7 +17,7 @@ pub struct ComponentConfig {
     /// The sha256 that the component must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Its settings.
+    /// The component's settings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, toml::Value>,
     /// Wasm instructions for one call. An answer that needs more has no reward.
@@ -26,7 +26,7 @@ pub struct ComponentConfig {
     /// Wall-clock limit of one call in seconds, in case fuel does not stop it.
     #[serde(default = "seconds")]
     pub seconds: f64,
-    /// Bytes of memory for one call.
+    /// Memory for one call, in bytes.
     #[serde(default = "memory")]
     pub memory: usize,
 }
@@ -50,8 +50,8 @@ impl ComponentConfig {
         Self { source, sha256: None, settings, fuel: fuel(), seconds: seconds(), memory: memory() }
     }
 
-    /// Returns its limits alone. Verdicts depend on them, so the record has them beside the grader's identity, which has the
-    /// component's hash and its settings.
+    /// Returns only the limits. Verdicts depend on them, so the record stores them along with the grader's
+    /// identity, which has the component's hash and settings.
     pub fn identity(&self) -> Self {
         Self { source: String::new(), sha256: None, settings: BTreeMap::new(), ..self.clone() }
     }

@@ -1,11 +1,11 @@
-//! Where a model computes: the CPU, or an NVIDIA GPU.
+//! The device that a model computes on: the CPU or an NVIDIA GPU.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A device by its name: `cpu`, `cuda` or, for one of several, `cuda:1`.
+/// A device, by its name: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceName {

@@ -25,8 +25,8 @@ pub const MAX_TOKENS: u32 = 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
-    /// The server's address without the endpoint, with `/v1` where the server has that; for `custom` the whole address.
-    /// It is not part of the run's identity: the same judge may move to another address.
+    /// The server's address without the endpoint, but with `/v1` if the server has it. For `custom`, the
+    /// whole address. Not part of the run's identity, because the same judge may move to another address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// The endpoint's API.
@@ -66,7 +66,7 @@ pub struct HttpConfig {
     pub tries: u32,
 }
 
-/// The API of a server that grades.
+/// The API of a grading server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Api {
@@ -76,9 +76,9 @@ pub enum Api {
     Classify,
     /// A reward model behind SGLang's `embeddings`.
     Embeddings,
-    /// A model that scores pairs of texts, question and answer: vLLM's and SGLang's `score`.
+    /// A model that scores pairs of question and answer: vLLM's and SGLang's `score`.
     Score,
-    /// A server of the user's, which gets the arguments of verl's `compute_score`.
+    /// A server of the user, which gets the arguments of verl's `compute_score`.
     Custom,
 }
 
@@ -104,7 +104,7 @@ defaults! {
 }
 
 impl Api {
-    /// Returns its name in a config.
+    /// Returns the API's name in a config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -143,7 +143,7 @@ impl Api {
 }
 
 impl HttpConfig {
-    /// Returns the settings that verdicts depend on, with the defaults filled in: these are in the record.
+    /// Returns the settings that verdicts depend on, with defaults filled in. The record stores them.
     pub fn identity(&self) -> Self {
         let form = |text: &Option<String>, usual: Option<&str>| text.clone().or(usual.map(str::to_owned));
         Self {

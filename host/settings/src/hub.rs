@@ -20,7 +20,7 @@ pub fn is_address(path: &Path) -> bool {
     path.to_string_lossy().starts_with("hub:")
 }
 
-/// Splits such an address into the data set's id and the pattern of its files.
+/// Splits the address of a data set's files into the data set's id and the pattern of its files.
 pub fn parts(address: &str) -> Result<(String, String)> {
     let parts: Vec<&str> = address.trim_start_matches("hub:").splitn(3, '/').collect();
     let [owner, name, pattern] = parts[..] else {

@@ -56,8 +56,8 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// Returns the learning rate of the next optimizer step, after `made` steps. `progress` is the share of the run that is
-    /// done, 0 to 1.
+    /// Returns the learning rate of the next optimizer step, after `made` steps. `progress` is the finished
+    /// share of the run, from 0 to 1.
     pub fn rate(&self, made: u32, progress: f64) -> f64 {
         let warm =
             if made < self.warmup { (f64::from(made) + 1.0) / (f64::from(self.warmup) + 1.0) } else { 1.0 };

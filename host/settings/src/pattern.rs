@@ -1,4 +1,4 @@
-//! Grader `pattern`: a regular expression that an answer must match. Mostly one part of a reward.
+//! Grader `pattern`: a regular expression that an answer must match. Mostly used as one part of a reward.
 
 use regex::Regex;
 
@@ -9,11 +9,11 @@ impl PatternConfig {
     ///
     /// # Errors
     ///
-    /// The end of a sentence that begins with the key's name.
+    /// The error is the end of a sentence that begins with the key's name.
     pub fn compiled(&self) -> Result<Regex, String> {
         Regex::new(&self.regex).map_err(|error| match error {
             regex::Error::CompiledTooBig(limit) => format!("needs more than {limit} bytes when compiled"),
-            // The last line says what is wrong, those before it where.
+            // The last line is the error's message. The lines before it show its place.
             error => {
                 let said = error.to_string();
                 let why = said.lines().last().unwrap_or_default();

@@ -19,7 +19,7 @@ pub struct RolloutsConfig {
     pub url: Urls,
     /// The folder for weights, with a folder for each version.
     pub weights: String,
-    /// The path of that folder on the server, where it differs.
+    /// The path of that folder on the server, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights_there: Option<String>,
     /// The number format of the weights written.
@@ -31,8 +31,8 @@ pub struct RolloutsConfig {
     /// The environment variable that holds the API key. The key itself is written in no config and no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// The run stops if the server's log-probabilities differ by more than this from the trainer's: the mean over the tokens
-    /// of an update, in nats.
+    /// The run stops if the server's log-probabilities differ by more than this from the trainer's, as the
+    /// mean over the tokens of an update, in nats.
     #[serde(default = "tolerance")]
     pub tolerance: f64,
     /// Time limit of one request, an answer or a load of weights, in seconds.
@@ -50,9 +50,9 @@ pub struct RolloutsConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "an address in quotes, or a list of them")]
 pub enum Urls {
-    /// One.
+    /// One address.
     One(String),
-    /// Several.
+    /// Several addresses.
     Several(Vec<String>),
 }
 
@@ -77,7 +77,7 @@ pub enum ServerKind {
 }
 
 impl ServerKind {
-    /// Returns its name in a config.
+    /// Returns the kind's name in a config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sglang => "sglang",
@@ -128,7 +128,7 @@ impl RolloutsConfig {
                 return told(key, "empty", "expected the path of a folder");
             }
         }
-        // The server's paths may be those of another system, and are whole.
+        // The path is not resolved here, because the server may run another system. It must be absolute.
         if let Some(there) = self.weights_there.as_deref().filter(|path| !path.starts_with('/')) {
             return told("weights_there", there, "expected an absolute path");
         }
@@ -138,7 +138,7 @@ impl RolloutsConfig {
         wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)
     }
 
-    /// Returns why the server's log-probabilities cannot be the denominators of ratios, where they cannot.
+    /// Returns the reason why the server's log-probabilities cannot be the denominators of ratios, if so.
     pub fn cannot(&self, sampling: &Sampling) -> Option<&'static str> {
         let cut = sampling.top_k > 0 || sampling.top_p < 1.0;
         (self.kind == ServerKind::Vllm && cut && sampling.temperature != 1.0).then_some(

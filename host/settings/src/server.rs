@@ -1,5 +1,5 @@
-//! Capabilities of servers that train. They are taken from the servers' sources and documentation, because the protocol
-//! cannot ask for them.
+//! Capabilities of training servers. They are taken from the servers' sources and documentation, because
+//! the protocol has no query for them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,47 +11,47 @@ use crate::{LossKind, OptimizerConfig, Sampling, UpdateConfig};
 pub enum Server {
     /// Thinking Machines' hosted service.
     Tinker,
-    /// SkyRL's server with FSDP or Megatron behind it.
+    /// SkyRL's server with an FSDP or Megatron back end.
     SkyrlTrain,
-    /// SkyRL's server with JAX behind it.
+    /// SkyRL's server with a JAX back end.
     SkyrlJax,
 }
 
 /// A server's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Can {
-    /// How the losses of tokens are averaged.
+    /// Reduction of the loss over tokens.
     pub loss: Mean,
-    /// Whether weights mark the answer's tokens. Otherwise the prompt's tokens have advantage 0.
+    /// Whether token weights select the answer's tokens. Otherwise the prompt's tokens have advantage 0.
     pub weights: bool,
-    /// Whether it clips gradients.
+    /// Gradient clipping.
     pub gradients: Cuts,
 }
 
-/// How the losses of tokens are averaged.
+/// The reduction of a loss over tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mean {
-    /// Their sum.
+    /// The sum.
     Sum,
     /// The mean over each sequence's tokens, then over the sequences of an optimizer step.
     SequenceMean,
 }
 
-/// How gradients are clipped.
+/// The rule for gradient clipping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cuts {
-    /// To the norm that each step's request gives.
+    /// Clips to the norm in each step's request.
     AsTold,
-    /// To the norm of the server's own config.
+    /// Clips to the norm in the server's own config.
     AsItLikes,
-    /// Never.
+    /// Never clips.
     Never,
 }
 
 impl Server {
-    /// Returns its capabilities.
+    /// Returns the server's capabilities.
     pub fn can(self) -> Can {
         match self {
             Self::Tinker => Can { loss: Mean::Sum, weights: false, gradients: Cuts::AsTold },
@@ -60,8 +60,8 @@ impl Server {
         }
     }
 
-    /// Returns whether saved sampler weights stay as they are while the model is trained further. SkyRL's JAX back end loads a
-    /// sampler's weights into the adapter that it trains; its other back ends were not tried.
+    /// Returns whether saved sampler weights stay unchanged while the model is trained further. SkyRL's JAX
+    /// back end loads sampler weights into the adapter that it trains. Its other back ends were not tested.
     pub fn keeps_samplers(self) -> bool {
         self == Self::Tinker
     }
