@@ -333,16 +333,16 @@ mod tests {
             arm("8", "4002", "51200", "b"),
         ];
         let named = |arms: &[&BTreeMap<String, String>]| {
-            names(&arms.iter().map(|a| ("pods", *a)).collect::<Vec<_>>())
+            names(&arms.iter().map(|a| ("rule", *a)).collect::<Vec<_>>())
         };
-        assert_eq!(named(&[&all[0], &all[1]]), ["pods (keep 16)", "pods (keep 8)"]);
+        assert_eq!(named(&[&all[0], &all[1]]), ["rule (keep 16)", "rule (keep 8)"]);
         assert_eq!(
             named(&[&all[1], &all[2]]),
-            ["pods (budget.rollouts 4001)", "pods (budget.rollouts 4002)"]
+            ["rule (budget.rollouts 4001)", "rule (budget.rollouts 4002)"]
         );
         let three =
-            ["pods (budget.rollouts 8000)", "pods (budget.rollouts 4001)", "pods (budget.rollouts 4002)"];
+            ["rule (budget.rollouts 8000)", "rule (budget.rollouts 4001)", "rule (budget.rollouts 4002)"];
         assert_eq!(named(&[&all[0], &all[1], &all[2]]), three);
-        assert_eq!(named(&[&all[0]]), ["pods"]);
+        assert_eq!(named(&[&all[0]]), ["rule"]);
     }
 }
