@@ -147,7 +147,7 @@ fn what_is_wrong_with_a_template_is_told() {
     std::fs::write(folder.path().join("tokenizer_config.json"), "{}").unwrap();
     assert!(read().what.ends_with("has no chat template"), "{}", read().what);
     std::fs::write(folder.path().join("tokenizer_config.json"), "[]").unwrap();
-    assert!(read().what.contains("is no JSON object"), "{}", read().what);
+    assert!(read().what.contains("is not a JSON object"), "{}", read().what);
 }
 
 #[test]

@@ -843,8 +843,8 @@ fn what_is_wrong_with_a_task_is_told() {
         "task `sums/2`: `digits` goes from 3 to 1; expected the smaller number first"
     );
     for (kind, config, expected) in [
-        ("sums", json!({"terms": 1}), "`terms` of sums is from 2 to 100, not 1 to 1"),
-        ("sums", json!({"digits": 19}), "`digits` of sums is from 1 to 18, not 19 to 19"),
+        ("sums", json!({"terms": 1}), "`terms` of sums must be from 2 to 100, not 1 to 1"),
+        ("sums", json!({"digits": 19}), "`digits` of sums must be from 1 to 18, not 19 to 19"),
         ("sums", json!({"operators": ["+"]}), "`operators` is for chains and countdowns, not for sums"),
         (
             "chains",

@@ -390,7 +390,7 @@ fn a_ray_that_is_no_good_is_told() {
     insta::assert_snapshot!(told(&[("RAY_ADDRESS", "ray://head:10001")]), @"
     error: `RAY_ADDRESS` is `ray://head:10001`; expected the HTTP address of Ray's dashboard
 
-    hint: as in RAY_ADDRESS=http://127.0.0.1:8265
+    hint: set it as in RAY_ADDRESS=http://127.0.0.1:8265
     ");
     insta::assert_snapshot!(told(&[("RAY_ADDRESS", "http://127.0.0.1:1")]), @"
     error: could not reach Ray at http://127.0.0.1:1: io: Connection refused (os error 111)

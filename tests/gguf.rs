@@ -526,7 +526,7 @@ fn tokens_come_from_a_folder_with_all_that_ends_an_answer() {
     write("tokenizer_config.json", r#"{"eos_token": {"content": "<|im_end|>"}}"#);
     assert_eq!(read().unwrap().stops(), [395, 394, 393]);
     write("generation_config.json", "[]");
-    assert!(refused().what.contains("generation_config.json` is no JSON object"), "{}", refused());
+    assert!(refused().what.contains("generation_config.json` is not a JSON object"), "{}", refused());
     write("generation_config.json", r#"{"eos_token_id": 9999}"#);
     assert!(read().unwrap().fits(512).is_err());
 

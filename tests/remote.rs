@@ -422,7 +422,7 @@ fn lied(verb: &'static str, at: usize, what: What) -> String {
 
 /// Which rollout it was, and how long, hangs on what was learned and on what came first.
 fn plain(said: &str) -> String {
-    let counted = ["prompt", "of", "about", "and"];
+    let counted = ["prompt", "of", "about", "and", "expected"];
     let mut words: Vec<String> = Vec::new();
     for word in said.split(' ') {
         let rest = word.trim_start_matches(|c: char| c.is_ascii_digit());

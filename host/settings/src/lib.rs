@@ -8,7 +8,7 @@
 //! use allot_settings::OptimizerConfig;
 //!
 //! let config = OptimizerConfig { beta1: 1.0, ..OptimizerConfig::default() };
-//! assert_eq!(config.wrong(), Some(("beta1", 1.0, "it is from 0 to less than 1")));
+//! assert_eq!(config.wrong(), Some(("beta1", 1.0, "expected at least 0 and below 1")));
 //! ```
 
 pub mod address;
