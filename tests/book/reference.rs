@@ -274,7 +274,7 @@ fn names_of_the_contract(path: &str) -> BTreeSet<String> {
         match words[..] {
             [] | ["package" | "interface" | "world" | "use" | "import" | "export" | "type" | "", ..] => {}
             ["record" | "variant" | "enum" | "flags", name, ..] | [name, ..] => {
-                _ = names.insert(name.to_owned())
+                names.insert(name.to_owned());
             }
         }
     }
