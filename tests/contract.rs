@@ -117,7 +117,7 @@ pool = 4
 rollouts = 200
 [policy]
 use = "./guest.wasm"
-[policy.caps]
+[policy.limits]
 fuel = 100_000_000
 [world]
 prompts = 5
@@ -211,7 +211,7 @@ use = "./guest.wasm"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 8
 [evaluation]
 problems = 2
@@ -219,7 +219,7 @@ problems = 2
 grader = "command"
 correct_from = 1.0
 weights = { right = 2.0, short = 0.5 }
-[reward.judge]
+[reward.process]
 command = ["python3", "judge.py"]
 [[tasks]]
 kind = "sums"
@@ -270,7 +270,7 @@ fn costs_operations_and_parts_of_rewards_are_told_and_in_the_record() {
     // Without weights nobody knows which parts there are.
     scratch.write("run.toml", WEIGHED.replace("weights = { right = 2.0, short = 0.5 }", ""));
     let said = scratch.allot(&["train", "run.toml", "--out", "none"]);
-    assert!(said.contains("policy `guest` needs `parts`, which this run does not give"), "{said}");
+    assert!(said.contains("policy `guest` needs `parts`, which this run does not provide"), "{said}");
     assert!(said.contains("hint: name the parts of rewards in `[reward.weights]`"), "{said}");
 }
 
@@ -329,7 +329,7 @@ use = "./guest.wasm"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 8
 [update]
 epochs = 2
@@ -377,7 +377,7 @@ fn a_policy_that_says_so_cuts_its_batches_into_optimizer_steps() {
     // A config may keep that to itself, and bounds the passes.
     scratch.write("run.toml", CUT.replace("epochs = 2", "by_policy = false"));
     let said = scratch.allot(&["train", "run.toml", "--out", "none"]);
-    assert!(said.contains("policy `guest` needs `updating`, which this run does not give"), "{said}");
+    assert!(said.contains("policy `guest` needs `updating`, which this run does not provide"), "{said}");
     assert!(said.contains("hint: set `update.by_policy = true`"), "{said}");
     let (_, said) = small(&scratch::guest_0_2("steps_a_billion", NEEDS_UPDATING));
     let most = "asked for 1000000000 passes over its batch; there are 1 to 1 in this run (step 0, round 0)";
@@ -486,13 +486,13 @@ fn a_request_says_how_it_is_sampled() {
         let said = small_with(&guest, more).1;
         said.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned()
     };
-    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[], ""), @"error: policy `guest` needs `sampling`, which this run does not give");
-    insta::assert_snapshot!(said("", &[], REQUESTS), @"error: in step 0, round 0 policy `guest` used `sampling` in a request, and its description has no `sampling` among its needs");
+    insta::assert_snapshot!(said(NEEDS_SAMPLING, &[], ""), @"error: policy `guest` needs `sampling`, which this run does not provide");
+    insta::assert_snapshot!(said("", &[], REQUESTS), @"error: in step 0, round 0 policy `guest` used `sampling` in a request, but its description does not have `sampling` among its needs");
     insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TEMPERATURE", 9)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` at temperature 9; the run takes 0.5 to 1.5 (step 0, round 0)");
     insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 19)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` of at most 19 tokens; the run takes 20 to 300 (step 0, round 0)");
     insta::assert_snapshot!(said(NEEDS_SAMPLING, &[("TOKENS", 4_000_000_000)], REQUESTS), @"error: policy `guest` asked for rollouts of prompt `0` of at most 4000000000 tokens; the run takes 20 to 300 (step 0, round 0)");
     insta::assert_snapshot!(said("", &[], "[requests]\ntemperature = [0.0, 1.0]\n"), @"error: `run.toml`: `requests.temperature` is [0, 1]");
-    insta::assert_snapshot!(said("", &[], "[requests]\nleast_tokens = 301\n"), @"error: `run.toml`: `requests.least_tokens` is 301; it is from 1 to 300");
+    insta::assert_snapshot!(said("", &[], "[requests]\nleast_tokens = 301\n"), @"error: `run.toml`: `requests.least_tokens` is 301; expected 1 to 300");
 }
 
 /// In its `describe`: rollouts stay after an update was made on them.
@@ -584,9 +584,9 @@ fn small_under(policy: &str, shadow: &[u8]) -> String {
 #[test]
 fn what_a_guest_of_0_2_may_not_ends_the_run_with_a_sentence() {
     let said = |name: &str| small(&scratch::guest_0_2(name, "")).1.lines().nth(1).unwrap().to_owned();
-    insta::assert_snapshot!(said("asks_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `4000000000`, where the data set has 5 prompts");
-    insta::assert_snapshot!(said("asks_a_column"), @"error: in step 0, round 0 policy `guest` asked for the column `level`, which its description does not name");
-    insta::assert_snapshot!(said("stops_early"), @"error: in step 0, round 0 policy `guest` used `until` in a request, and its description has no `stopping` among its needs");
+    insta::assert_snapshot!(said("asks_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `4000000000`, but the data set has 5 prompts");
+    insta::assert_snapshot!(said("asks_a_column"), @"error: in step 0, round 0 policy `guest` asked for the column `level`, which is not in its description");
+    insta::assert_snapshot!(said("stops_early"), @"error: in step 0, round 0 policy `guest` used `until` in a request, but its description does not have `stopping` among its needs");
     let portion = |count, portion| {
         let numbers = [("COUNT", count), ("PORTION", portion)];
         let guest = scratch::guest_0_2_but("first_correct", NEEDS_STOPPING, &numbers);
@@ -594,7 +594,7 @@ fn what_a_guest_of_0_2_may_not_ends_the_run_with_a_sentence() {
     };
     insta::assert_snapshot!(portion(12, 0), @"error: policy `guest` asked for rollouts of prompt `0` in portions of 0; the smallest is 1 (step 0, round 0)");
     insta::assert_snapshot!(portion(4_000_000_000, 15_624_999), @"error: policy `guest` asked for rollouts of prompt `0` in portions of 15624999; the smallest is 15625000 (step 0, round 0)");
-    insta::assert_snapshot!(said("steps_a_billion"), @"error: in step 0, round 0 policy `guest` used `update` in its batch, and its description has no `updating` among its needs");
+    insta::assert_snapshot!(said("steps_a_billion"), @"error: in step 0, round 0 policy `guest` used `update` in its batch, but its description does not have `updating` among its needs");
 }
 
 /// Fuel counts what a guest does; what is done for it has a bound of its own.

@@ -169,7 +169,7 @@ fn rows_that_repeat_are_reported() {
     assert_eq!((dropped.problems.len(), dropped.report.rows), (1, 3));
     let file = cases().join("verl_copies.parquet");
     let sentence = format!(
-        "2 of 3 rows are the same as an earlier one: `{}` row 2 (as row 1), row 3 (as row 1)",
+        "2 of 3 rows are identical to an earlier one: `{}` row 2 (as row 1), row 3 (as row 1)",
         file.display()
     );
     assert_eq!(dropped.report.sentences(), [sentence]);
@@ -276,7 +276,7 @@ fn what_is_wrong_with_a_data_set_is_told() {
     let rows = |all: &[&str]| all.join("\n").into_bytes();
     let good = r#"{"question": "a", "answer": 1}"#;
 
-    let empty = "`empty.jsonl` has no rows\nhint: a row is an object with a question and an answer in it";
+    let empty = "`empty.jsonl` has no rows\nhint: write each row as an object with a question and an answer";
     check("empty.jsonl", b"", json!({}), empty);
     check("blank.jsonl", b"\n \n", json!({}), &empty.replace("empty.j", "blank.j"));
     check("empty.json", b" ", json!({"format": "json"}), &empty.replace(".jsonl", ".json"));
@@ -285,7 +285,7 @@ fn what_is_wrong_with_a_data_set_is_told() {
         "empty.parquet",
         b"",
         json!({}),
-        "`empty.parquet` is no parquet file, or cut off: \
+        "`empty.parquet` is not a parquet file, or it is cut off: \
         EOF: Parquet file too small. Size is 0 but need 8\n\
         hint: fetch the file again, or write it again; it may have been cut off on the way",
     );
@@ -295,29 +295,29 @@ fn what_is_wrong_with_a_data_set_is_told() {
         &rows(&[good, "", r#"{"question": "b", "anwser": 2}"#]),
         json!({}),
         "`column.jsonl` line 3 has no column `answer`\n\
-        hint: its columns are `question`, `anwser`; `answer` names the one to take",
+        hint: its columns are `question`, `anwser`; set `answer` to one of them",
     );
     check(
         "column.json",
         br#"[{"question": "a", "answer": 1}, {"question": "b"}]"#,
         json!({}),
         "`column.json` item 2 has no column `answer`\n\
-        hint: its columns are `question`; `answer` names the one to take",
+        hint: its columns are `question`; set `answer` to one of them",
     );
     check(
         "layout.jsonl",
         br#"{"q": "a", "info": {"a": 1, "b": []}}"#,
         json!({}),
-        "`layout.jsonl` has no columns known as question and answer\n\
-        hint: its columns are `q`, `info.a`, `info.b`; say which to take with `question = \"…\"` and \
+        "`layout.jsonl` has no columns recognized as question and answer\n\
+        hint: its columns are `q`, `info.a`, `info.b`; choose with `question = \"…\"` and \
         `answer = \"…\"`",
     );
     check(
         "half.jsonl",
         br#"{"q": "a", "gold": 1}"#,
         json!({"question": "q"}),
-        "`half.jsonl` has no columns known as answer\n\
-        hint: its columns are `q`, `gold`; say which to take with `question = \"…\"` and `answer = \"…\"`",
+        "`half.jsonl` has no columns recognized as answer\n\
+        hint: its columns are `q`, `gold`; choose with `question = \"…\"` and `answer = \"…\"`",
     );
 
     let latin = [good.as_bytes(), b"\n{\"question\": \"caf\xe9\", \"answer\": 2}"].concat();
@@ -339,27 +339,27 @@ fn what_is_wrong_with_a_data_set_is_told() {
         &rows(&[good, r#"{"question": "b", "ans"#]),
         json!({}),
         "`cut.jsonl` line 2 column 22 is not JSON: EOF while parsing a string\n\
-        hint: rows stand one to a line, or all in one array",
+        hint: write one row per line, or all rows in one array",
     );
     check(
         "pretty.json",
         b"{\n\"question\": \"a\"\n}",
         json!({}),
         "`pretty.json` line 1 column 1 is not JSON: EOF while parsing an object\n\
-        hint: rows stand one to a line, or all in one array",
+        hint: write one row per line, or all rows in one array",
     );
     check(
         "dict.json",
         br#"{"data": []}"#,
         json!({"format": "json"}),
-        "`dict.json` is JSON, but an object and not an array of rows\n\
-        hint: rows stand one to a line, or all in one array",
+        "`dict.json` is JSON, but an object instead of an array of rows\n\
+        hint: write one row per line, or all rows in one array",
     );
     check(
         "list.jsonl",
         &rows(&[good, "[1]"]),
         json!({}),
-        "`list.jsonl` line 2 is a list; a row is an object, with columns by name\n\
+        "`list.jsonl` line 2 is a list; expected an object with the columns by name\n\
         hint: write each row as an object: {\"question\": \"…\", \"answer\": \"…\"}",
     );
 
@@ -367,14 +367,14 @@ fn what_is_wrong_with_a_data_set_is_told() {
         "rows.txt",
         b"question,answer",
         json!({}),
-        "`rows.txt` has no ending that tells its format\n\
+        "`rows.txt` has no extension of a known format\n\
         hint: set `format` to \"jsonl\", \"json\", \"csv\", \"tsv\", \"parquet\" or \"arrow\"",
     );
     check(
         "text.parquet",
         b"PAR1, they say",
         json!({}),
-        "`text.parquet` is no parquet file, or cut off: Invalid Parquet file. Corrupt footer\n\
+        "`text.parquet` is not a parquet file, or it is cut off: Invalid Parquet file. Corrupt footer\n\
         hint: fetch the file again, or write it again; it may have been cut off on the way",
     );
 
@@ -389,21 +389,21 @@ fn what_is_wrong_with_a_data_set_is_told() {
         "big.jsonl",
         br#"{"question": "a", "answer": 123456789012345678901}"#,
         json!({}),
-        "`big.jsonl` line 1: `answer` is 123456789012345680000, too large a number to be exact in this file\n\
+        "`big.jsonl` line 1: `answer` is 123456789012345680000, which is too large to be exact in this file\n\
         hint: write such answers as text",
     );
     check(
         "nulls.jsonl",
         br#"{"question": "a", "answer": null}"#,
         json!({}),
-        "`nulls.jsonl` has no row with an answer, of 1 read\nhint: `answer` names the column to take",
+        "`nulls.jsonl` has no row with an answer, of 1 read\nhint: set `answer` to the column to use",
     );
     check(
         "marker.jsonl",
         &rows(&[r#"{"question": "a", "answer": "1 #### 2"}"#, good.replace('1', "\"1\"").as_str()]),
         json!({"answer_after": "####"}),
-        "`marker.jsonl` line 2: `answer` has no `####`, which the answer is to follow\n\
-        hint: `answer_after` is what stands before the answer in every row",
+        "`marker.jsonl` line 2: `answer` has no `####` before the answer\n\
+        hint: set `answer_after` to text that precedes the answer in every row",
     );
 
     let one = good.as_bytes();
@@ -411,13 +411,13 @@ fn what_is_wrong_with_a_data_set_is_told() {
         "template.jsonl",
         one,
         json!({"template": "{{ Question }}"}),
-        "`template.jsonl` line 1: the template asks for `Question`, which is not there",
+        "`template.jsonl` line 1: the template uses `Question`, which does not exist",
     );
     check(
         "broken.jsonl",
         one,
         json!({"template": "{{ question"}),
-        "`template` is no template: unexpected end of input, expected end of variable block (its line 1)",
+        "`template` is not a template: unexpected end of input, expected end of variable block (its line 1)",
     );
     check(
         "skip.jsonl",
@@ -425,13 +425,8 @@ fn what_is_wrong_with_a_data_set_is_told() {
         json!({"skip": 2}),
         "`skip` is 2, which leaves nothing of the data set (rows: 1)",
     );
-    check("limit.jsonl", one, json!({"limit": 0}), "`limit` is 0; it is at least 1");
-    check(
-        "share.jsonl",
-        one,
-        json!({"held_out": 1.0}),
-        "`held_out` is 1; it is a share, from 0 to less than 1",
-    );
+    check("limit.jsonl", one, json!({"limit": 0}), "`limit` is 0; expected at least 1");
+    check("share.jsonl", one, json!({"held_out": 1.0}), "`held_out` is 1; expected at least 0 and below 1");
 
     let check = |file: &str, config: Value, expected: &str| {
         assert_eq!(told(&load_from(&cases(), config, file).unwrap_err()), expected, "{file}");
@@ -440,13 +435,13 @@ fn what_is_wrong_with_a_data_set_is_told() {
         "gsm8k.jsonl",
         json!({}),
         "`gsm8k.jsonl` line 1: `answer` is a worked solution, with its answer after `####`\n\
-        hint: `answer_after = \"####\"` keeps the answer alone, `answer_after = \"\"` the whole text",
+        hint: set `answer_after = \"####\"` to keep only the answer, or `answer_after = \"\"` to keep all",
     );
     check("none.parquet", json!({}), &empty.replace("empty.jsonl", "none.parquet"));
     check(
         "gzip.parquet",
         json!({}),
-        "`gzip.parquet`: column `prompt.list.element.content` is compressed with gzip, which is not read here\n\
+        "`gzip.parquet`: column `prompt.list.element.content` is compressed with gzip, which is not supported\n\
         hint: write the file again with snappy or zstd",
     );
     check(
@@ -457,8 +452,8 @@ fn what_is_wrong_with_a_data_set_is_told() {
     check(
         "times.parquet",
         json!({}),
-        "`times.parquet`: column `answer` holds time_micros, which is not read here\n\
-        hint: text, numbers, true and false, and lists and structs of those are read",
+        "`times.parquet`: column `answer` holds time_micros, which is not supported\n\
+        hint: use text, numbers, booleans, and lists and structs of these",
     );
     check(
         "verl_text.parquet",
@@ -467,19 +462,43 @@ fn what_is_wrong_with_a_data_set_is_told() {
         hint: its columns are `data_source`, `prompt`, `ability`, `reward_model.ground_truth`, \
         `reward_model.style`, `extra_info.index`, `extra_info.level`, `extra_info.solution`, \
         `extra_info.subject`, `extra_info.unique_id`, `extra_info.url`, `extra_info.note`, \
-        `__index_level_0__`; `answer` names the one to take",
+        `__index_level_0__`; set `answer` to one of them",
     );
     check("missing.jsonl", json!({}), "could not read `missing.jsonl`: there is no such file");
 }
 
 /// As a download that broke off leaves it.
 #[test]
+fn errors_of_rows_come_as_one_list() {
+    let rows = "{\"question\": \"1+1=\", \"answer\": \"2\"}\n\
+                {\"question\": 7, \"answer\": \"2\"}\n\
+                {\"answer\": \"2\"}\n\
+                {\"question\": \"1+4=\", \"answer\": [[\"5\"]]}\n";
+    let error = written("several.jsonl", rows.as_bytes(), json!({})).unwrap_err();
+    assert_eq!(
+        told(&error),
+        "3 rows have errors:\n  \
+         `several.jsonl` line 2: `question` is neither text nor a list of messages with `role` and `content`\n  \
+         `several.jsonl` line 3 has no column `question`\n  \
+         `several.jsonl` line 4: `answer` is a list of lists\n\
+         hint: name the column to take with `question = \"…\"`"
+    );
+    // A file that is wrong from its first row on is told of once; of many, the first ten are.
+    let wrong = "{\"question\": 7, \"answer\": \"2\"}\n";
+    let error = written("all.jsonl", wrong.repeat(20).as_bytes(), json!({})).unwrap_err();
+    assert_eq!(error.to_string().lines().count(), 1, "{error}");
+    let many = format!("{{\"question\": \"1+1=\", \"answer\": \"2\"}}\n{}", wrong.repeat(20));
+    let error = written("many.jsonl", many.as_bytes(), json!({})).unwrap_err();
+    assert_eq!(error.to_string().lines().count(), 11, "{error}");
+}
+
+#[test]
 fn a_parquet_file_cut_anywhere_is_told() {
     let whole = std::fs::read(cases().join("verl_list.parquet")).unwrap();
     for length in (0..whole.len()).step_by(61) {
         let error = written("cut.parquet", &whole[..length], json!({})).unwrap_err();
         assert!(
-            told(&error).starts_with("`cut.parquet` is no parquet file, or cut off: "),
+            told(&error).starts_with("`cut.parquet` is not a parquet file, or it is cut off: "),
             "{length}: {error}"
         );
     }
@@ -786,7 +805,7 @@ fn of_a_small_level_all_problems_are_taken() {
     assert_eq!((all.len(), train.problems.len() + held_out.problems.len()), (100, 100));
     assert!(!held_out.problems.is_empty());
     assert!((0..100).all(|i| all.contains(&format!("{}+{}=", i / 10, i % 10))));
-    let short = "`sums/1` has 100 different problems, of 1000 asked for; all are taken";
+    let short = "`sums/1` has only 100 different problems of the 1000 requested; all are used";
     assert_eq!(train.short.iter().map(ToString::to_string).collect::<Vec<_>>(), [short]);
     // A level has no problem that one before it had.
     let config = json!({"kind": "sums", "count": 100, "levels": [{}, {"digits": [1, 2]}]});
@@ -821,7 +840,7 @@ fn what_is_wrong_with_a_task_is_told() {
     let told = |text: String| text.split_once(": ").map(|(_, rest)| rest.to_owned()).unwrap_or(text);
     assert_eq!(
         level("sums", json!({"digits": [3, 1]})),
-        "task `sums/2`: `digits` goes from 3 to 1, that is, backwards"
+        "task `sums/2`: `digits` goes from 3 to 1; expected the smaller number first"
     );
     for (kind, config, expected) in [
         ("sums", json!({"terms": 1}), "`terms` of sums is from 2 to 100, not 1 to 1"),
@@ -830,7 +849,7 @@ fn what_is_wrong_with_a_task_is_told() {
         (
             "chains",
             json!({"operators": ["/"]}),
-            "`operators` of chains is a choice of at least one of \"+\", \"-\" and \"*\"",
+            "`operators` of chains must have at least one of \"+\", \"-\" and \"*\"",
         ),
         ("sorting", json!({"target": 3}), "`target` is for countdowns, not for sorting"),
         ("products", json!({"terms": 4, "digits": 10}), "a product of 4 numbers of 10 digits is too long"),
@@ -853,11 +872,11 @@ fn what_is_wrong_with_a_task_is_told() {
     assert_eq!(sums(json!({"count": 0})), nothing);
     assert_eq!(
         sums(json!({"held_out": -0.1})),
-        "task `sums`: `held_out` is -0.1; it is a share, from 0 to less than 1"
+        "task `sums`: `held_out` is -0.1; expected at least 0 and below 1"
     );
     assert_eq!(
         sums(json!({"template": "{{ q }}"})),
-        "task `sums`: `template` is no template: the template asks for `q`, which is not there"
+        "task `sums`: `template` is not a template: the template uses `q`, which does not exist"
     );
     let range =
         serde_json::from_value::<TaskConfig>(json!({"kind": "sums", "count": 1, "levels": [{"terms": "2"}]}));

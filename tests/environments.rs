@@ -10,8 +10,8 @@ mod skip;
 
 use std::path::Path;
 
+use allot_base::Error;
 use allot_config::train::TrainConfig;
-use allot_error::Error;
 use allot_judges::environment::make;
 use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Judgement, Opinion, Question};
@@ -222,7 +222,7 @@ environment = { use = "verifiers", tasks = ["sums"], size = 30 }
 "#;
     let tasks = CONFIG.find("[[tasks]]").unwrap();
     let reward = format!(
-        "\n[reward]\ngrader = \"environment\"\n[reward.judge]\ncommand = [\"{}\"]\nprocesses = 1\nseconds = 60\n",
+        "\n[reward]\ngrader = \"environment\"\n[reward.process]\ncommand = [\"{}\"]\nprocesses = 1\nseconds = 60\n",
         python.display()
     );
     format!("{}{reward}\n[checkpoint]\nevery = 1\n{data}", &CONFIG[..tasks])
@@ -239,7 +239,7 @@ fn a_run_is_on_both_packages() {
     let record = scratch.read("run/record.jsonl");
     let (head, rest) = record.split_once('\n').unwrap();
     let head: Value = serde_json::from_str(head).unwrap();
-    let judge = &head["training"]["reward"]["judge"];
+    let judge = &head["training"]["reward"]["process"];
     assert_eq!(judge["name"], "reasoning-gym 0.1.25, verifiers 0.4.0");
     assert!(judge["version"].as_str().unwrap().starts_with("Python 3."), "{judge}");
     // Some are right, and the parts of a task set are there by name.
@@ -272,11 +272,8 @@ fn a_python_without_the_package_is_told_of() {
     // Without any package that was installed.
     scratch.write("run.toml", config(Path::new("python3")).replace("\"python3\"", "\"python3\", \"-S\""));
     let said = scratch.allot(&["train", "run.toml", "--dry-run"]);
-    assert!(said.contains("`python3 -S` could not make the problems of reasoning-gym: "), "{said}");
-    assert!(
-        said.contains("hint: it needs a Python with reasoning-gym: `pip install reasoning-gym==0.1.25`"),
-        "{said}"
-    );
+    assert!(said.contains("`python3 -S` could not generate the problems of reasoning-gym: "), "{said}");
+    assert!(said.contains("hint: install reasoning-gym with `pip install reasoning-gym==0.1.25`"), "{said}");
     assert!(said.ends_with("exit code 2"), "{said}");
 }
 
@@ -286,14 +283,14 @@ fn a_config_says_what_environments_make() {
     assert!(TrainConfig::parse(&whole, "run.toml").is_ok());
     let cases = [
         ("use = \"reasoning-gym\"", "use = \"gym\"", "unknown variant `gym`"),
-        ("tasks = [\"sums\"]", "tasks = []", "`data.environment.tasks`: it names at least one task"),
-        ("size = 30", "size = 0", "`data.environment.size`: it is at least 1"),
+        ("tasks = [\"sums\"]", "tasks = []", "`data.environment.tasks`: expected at least one task"),
+        ("size = 30", "size = 0", "`data.environment.size`: expected at least 1"),
         (
             "size = 30",
             "tag = \"a\"",
-            "`data.environment.tag`: a task set of verifiers reads answers by itself",
+            "`data.environment.tag`: task sets of verifiers parse answers themselves",
         ),
-        ("environment = {", "files = \"x.jsonl\"\nenvironment = {", "with `files` and with `environment`"),
+        ("environment = {", "files = \"x.jsonl\"\nenvironment = {", "with both `files` and `environment`"),
         (
             "environment = { use = \"verifiers\", tasks = [\"sums\"], size = 30 }",
             "",
@@ -311,5 +308,5 @@ fn a_config_says_what_environments_make() {
         + &whole[whole.find("[checkpoint]").unwrap()..];
     scratch.write("run.toml", exact);
     let said = scratch.allot(&["train", "run.toml", "--dry-run"]);
-    assert!(said.contains("problems of reasoning-gym are judged by it alone"), "{said}");
+    assert!(said.contains("only reasoning-gym can grade its own problems"), "{said}");
 }

@@ -100,7 +100,7 @@ impl Place {
         let one = |run: &PathBuf| {
             (run.strip_prefix(&folder).unwrap().to_owned(), fs::read(run.join("record.jsonl")).unwrap())
         };
-        allot_files::find::runs(&folder).iter().map(one).collect()
+        allot_base::find::runs(&folder).iter().map(one).collect()
     }
 
     /// All tables of the report, and the array of scores.
@@ -207,7 +207,7 @@ fn a_comparison_on_slurm_that_is_killed_or_interrupted_comes_to_the_same_end() {
     assert_eq!(code, 2, "{errors}");
     assert!(errors.contains("of this comparison are still with Slurm"), "{errors}");
     assert!(
-        errors.contains("hint: go on with them: allot compare --resume out --executor slurm"),
+        errors.contains("hint: run this to continue them: allot compare --resume out --executor slurm"),
         "{errors}"
     );
     // The runs that are in the queue are waited for, and not handed over again.
@@ -235,7 +235,7 @@ fn what_slurm_ends_or_refuses_is_told() {
     2 policies × 2 seeds: 4 runs, as many at a time as Slurm has room for, in out
     error: sbatch: invalid partition specified: none
 
-    hint: what was submitted is in [scratch]/out/cluster/001/array.sbatch; options for it: --slurm-options
+    hint: see [scratch]/out/cluster/001/array.sbatch for what was submitted, and set options with --slurm-options
     ");
     assert_eq!(code, 2);
     assert_eq!(slurm.left(), 0);
@@ -267,10 +267,10 @@ fn what_slurm_ends_or_refuses_is_told() {
         all[0].to_owned()
     };
     let cancelled = failed("`uniform` with seed 1 failed: its Slurm job was cancelled");
-    assert!(cancelled.contains("; what it had done is saved; its log is "), "{cancelled}");
+    assert!(cancelled.contains("; its progress is saved; its log is "), "{cancelled}");
     failed("`pods` with seed 1 failed: its process ended by signal 9");
     let unseen = failed("`uniform` with seed 2 failed: it left Slurm without an exit code in ");
-    assert!(unseen.contains("all nodes must see that folder"), "{unseen}");
+    assert!(unseen.contains("make sure that all nodes see that folder"), "{unseen}");
     assert!(unseen.ends_with("out/cluster/001/2.out"), "{unseen}");
     assert!(
         errors.contains("to try failed runs again: allot compare --resume out --executor slurm"),
@@ -284,22 +284,22 @@ fn slurm_that_is_not_there_is_told() {
     insta::assert_snapshot!(place.said(&compare("slurm", &[])).1, @"
     error: there is no `scontrol` on this machine
 
-    hint: run this where Slurm's commands are, on a login node say
+    hint: run this where Slurm's commands are installed, such as a login node
     ");
     insta::assert_snapshot!(place.said(&compare("slurm", &["--slurm-options", "partition=main"])).1, @r#"
     error: "partition=main" are not valid options for sbatch
 
-    hint: as in --slurm-options "--partition=short --time=2:00:00"
+    hint: write them as in --slurm-options "--partition=short --time=2:00:00"
     "#);
     insta::assert_snapshot!(place.said(&compare("local", &["--slurm-options", "--qos=x"])).1, @"
-    error: --slurm-options is for runs that Slurm makes
+    error: --slurm-options needs --executor slurm
 
-    hint: leave it out, or say --executor slurm
+    hint: leave it out, or set --executor slurm
     ");
     // The cores of a login node say nothing about a node's.
     let unsaid = trained().replace("threads = 2\n", "");
     insta::assert_snapshot!(Place::new(&unsaid).said(&compare("slurm", &[])).1, @"
-    error: `compare.toml` does not say how many threads a run takes on a node
+    error: `compare.toml` does not set how many threads a run takes on a node
 
     hint: set `model.threads`: the cores of this machine are not a cluster's
     ");
@@ -388,14 +388,14 @@ fn a_ray_that_is_no_good_is_told() {
         errors.replace(&ray.address, "[ray]")
     };
     insta::assert_snapshot!(told(&[("RAY_ADDRESS", "ray://head:10001")]), @"
-    error: `RAY_ADDRESS` is `ray://head:10001`; jobs are handed to Ray's dashboard, by HTTP
+    error: `RAY_ADDRESS` is `ray://head:10001`; expected the HTTP address of Ray's dashboard
 
     hint: as in RAY_ADDRESS=http://127.0.0.1:8265
     ");
     insta::assert_snapshot!(told(&[("RAY_ADDRESS", "http://127.0.0.1:1")]), @"
     error: could not reach Ray at http://127.0.0.1:1: io: Connection refused (os error 111)
 
-    hint: the address comes from `RAY_ADDRESS`; is the cluster up?
+    hint: check the address in `RAY_ADDRESS`, and that the cluster is up
     ");
     ray.with(|inside| inside.token = Some("another".to_owned()));
     let secret = ("RAY_AUTH_TOKEN", "verysecret");

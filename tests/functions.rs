@@ -78,7 +78,7 @@ fn reward(reward: f32, correct: Option<bool>) -> Opinion {
 }
 
 fn raised(why: &str) -> Opinion {
-    Err(format!("the judge says: {why}"))
+    Err(format!("the grader says: {why}"))
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_run_is_rewarded_by_a_function_and_goes_on_with_the_same_one_alone() {
     scratch.write("found", "");
     scratch.write("reward.py", lost.replace("return float(", "return 0.5 * float("));
     let said = scratch.allot(&["train", "--resume", "lost"]);
-    assert!(said.contains("is from a run with another judge: ") && said.ends_with("exit code 2"), "{said}");
+    assert!(said.contains("is from a run with another grader: ") && said.ends_with("exit code 2"), "{said}");
     scratch.write("reward.py", &lost);
     let said = scratch.allot(&["train", "--resume", "lost"]);
     assert!(said.ends_with("exit code 0"), "{said}");
@@ -223,8 +223,8 @@ fn what_is_wrong_with_functions_is_told_before_the_run() {
         said.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned()
     };
     let section = |more: &str| format!("grader = \"functions\"\n[reward.functions]\n{more}");
-    insta::assert_snapshot!(said("grader = \"functions\""), @"error: `run.toml` has grader `functions` and no section [reward.functions]");
-    insta::assert_snapshot!(said("grader = \"exact\"\n[reward.functions]\nfile = \"reward.py\""), @"error: `run.toml` has a section [reward.functions], and its grader is `exact`");
+    insta::assert_snapshot!(said("grader = \"functions\""), @"error: `run.toml` has grader `functions` but no section [reward.functions]");
+    insta::assert_snapshot!(said("grader = \"exact\"\n[reward.functions]\nfile = \"reward.py\""), @"error: `run.toml` has a section [reward.functions], but its grader is `exact`");
     insta::assert_snapshot!(said(&section("file = \"reward.py\"\nnames = []")), @"error: `run.toml`: `reward.functions.names` is empty");
     insta::assert_snapshot!(said(&section("file = \"reward.py\"\nnames = [\"a\", \"a\"]")), @r#"error: `run.toml`: `reward.functions.names` has "a""#);
     // Without `correct_from` nobody knows which answers are correct.

@@ -431,7 +431,7 @@ fn a_gguf_file_has_the_tokenizer_that_it_was_made_from() {
     assert_eq!(ours.vocabulary(), 396);
     assert!(ours.fits(512).is_ok());
     let misfit = ours.fits(395).unwrap_err().what;
-    assert!(misfit.ends_with("goes up to token 395, and the model has 395"), "{misfit}");
+    assert!(misfit.ends_with("goes up to token 395, but the model has 395"), "{misfit}");
 
     // What was recorded from transformers.
     let told = json(&source.join("reference.json"));
@@ -492,7 +492,7 @@ fn text_is_split_as_llama_cpp_names_it() {
     assert_eq!(Tokens::of_gguf(&path).unwrap().stops(), [2]);
     draft.set("tokenizer.ggml.pre", Meta::String("tekken".to_owned())).write(&path);
     let unknown = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
-    assert!(unknown.what.ends_with("splits text in the way `tekken`"), "{unknown}");
+    assert!(unknown.what.ends_with("has the unsupported pre-tokenizer `tekken`"), "{unknown}");
     draft.set("tokenizer.ggml.model", Meta::String("llama".to_owned())).write(&path);
     let scoreless = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
     assert!(
@@ -501,7 +501,7 @@ fn text_is_split_as_llama_cpp_names_it() {
     );
     draft.set("tokenizer.ggml.model", Meta::String("bert".to_owned())).write(&path);
     let unknown = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
-    assert!(unknown.what.ends_with("is of the kind `bert`; gpt2 and llama are known"), "{unknown}");
+    assert!(unknown.what.ends_with("has the type `bert`; expected `gpt2` or `llama`"), "{unknown}");
     draft.without("tokenizer.ggml.model").write(&path);
     let none = Tokens::of_gguf(&path).map(|_| ()).unwrap_err();
     assert!(none.what.ends_with("has no `tokenizer.ggml.model`, so it has no tokenizer"), "{none}");
@@ -972,7 +972,7 @@ fn a_tokenizer_makes_no_token_past_its_vocabulary() {
     std::fs::write(&path, value.to_string()).unwrap();
     let tokens = Tokens::read(scratch.path()).unwrap();
     let said = tokens.encode_ask(&Ask::Text("2".to_owned())).unwrap_err().what;
-    assert!(said.ends_with("fails: it makes token 99999, which is past its vocabulary"), "{said}");
+    assert!(said.ends_with("fails: it produces token 99999, which is outside its vocabulary"), "{said}");
 }
 
 #[test]

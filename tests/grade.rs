@@ -101,7 +101,7 @@ fn columns_have_the_names_that_trainers_give_them_or_that_are_typed() {
 fn rewards_have_parts_and_a_penalty_needs_lengths() {
     let scratch = Scratch::new();
     let config = r#"
-[rollout]
+[sampling]
 max_tokens = 10
 [reward]
 overlong = { buffer = 4, penalty = 1.0 }
@@ -122,7 +122,7 @@ regex = '^\d+$'
     let (rows, said) = graded(&scratch, config, r#"{"response":"12","gold":"12"}"#, &[]);
     assert!(rows.is_empty() && said.contains("does not say how long the answer is"), "{said}");
     let (_, said) = graded(&scratch, &config.replace("max_tokens = 10", ""), row, &[]);
-    assert!(said.contains("has `reward.overlong` and no `rollout.max_tokens`"), "{said}");
+    assert!(said.contains("has `reward.overlong` but no `sampling.max_tokens`"), "{said}");
 }
 
 #[test]
@@ -130,13 +130,15 @@ fn a_command_grades_without_gold_answers() {
     let scratch = Scratch::new();
     let judge = "#!/bin/sh\nwhile read -r line; do id=${line#*:}; id=${id%%,*}; echo \"{\\\"id\\\":$id,\\\"reward\\\":0.25}\"; done\n";
     scratch.write("judge", judge);
-    let config =
-        "[reward]\ngrader = \"command\"\ncorrect_from = 0.5\n[reward.judge]\ncommand = [\"sh\", \"judge\"]\n";
+    let config = "[reward]\ngrader = \"command\"\ncorrect_from = 0.5\n[reward.process]\ncommand = [\"sh\", \"judge\"]\n";
     let (rows, said) = graded(&scratch, config, "{\"response\":\"a\"}\n{\"response\":\"b\"}\n", &[]);
     assert_eq!(rewards(&rows), [0.25, 0.25].map(Value::from), "{said}");
     // One that must compare with something says so.
     let (_, said) = graded(&scratch, "[reward]\ngrader = \"exact\"\n", "{\"response\":\"a\"}\n", &[]);
-    assert!(said.contains("has no column known as the gold answer") && said.contains("`response`"), "{said}");
+    assert!(
+        said.contains("has no column recognized as the gold answer") && said.contains("`response`"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn what_cannot_be_graded_is_told() {
     assert!(said.contains("missing field `reward`"), "{said}");
     let config = "[reward]\ngrader = \"exact\"\n";
     let (_, said) = graded(&scratch, config, "{\"a\":1}\n", &[]);
-    assert!(said.contains("has no column known as the model's answer and the gold answer"), "{said}");
+    assert!(said.contains("has no column recognized as the model's answer and the gold answer"), "{said}");
     let (_, said) = graded(&scratch, config, "{\"response\":\"a\",\"gold\":\"a\"}\n{\"response\n", &[]);
     assert!(said.contains("`answers.jsonl` line 2 column 10 is not JSON"), "{said}");
     let (_, said) = graded(&scratch, config, "", &[]);

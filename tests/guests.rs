@@ -26,7 +26,7 @@ rollouts = 4
 rollouts = 50
 [policy]
 use = "./guest.wasm"
-[policy.caps]
+[policy.limits]
 fuel = 100_000_000
 [world]
 prompts = 10
@@ -63,7 +63,7 @@ fn a_guest_that_traps_is_quoted() {
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -74,9 +74,9 @@ fn a_guest_that_loops_runs_out_of_fuel() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of fuel: more than 100000000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -93,9 +93,9 @@ fn a_guest_that_loops_runs_out_of_time_where_fuel_is_plenty() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of time: more than 0.05 s in one call
 
-    hint: look for an endless loop, or raise `seconds` under [policy.caps]
+    hint: look for an endless loop, or raise `seconds` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -106,9 +106,9 @@ fn a_guest_that_grows_runs_out_of_memory() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of memory: it requested 1080295440 bytes of at most 1073741824
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -119,9 +119,9 @@ fn a_guest_with_a_state_of_a_gigabyte_runs_out_of_memory() {
     policy guest 0.0.1, sha256 HASH, seed 1
     error: in step 0, round 0 policy `guest` ran out of memory: it requested 1074003984 bytes of at most 1073741824
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -133,7 +133,7 @@ fn a_guest_that_gives_up_is_quoted() {
     error: in step 0, round 0 policy `guest` gave up: the words of the guest
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -145,7 +145,7 @@ fn a_list_outside_the_guest_s_memory_is_a_trap() {
     error: in step 0, round 0 policy `guest` trapped: list pointer/length out of bounds of memory
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -157,7 +157,7 @@ fn a_guest_that_logs_without_end_keeps_its_last_words() {
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -193,7 +193,7 @@ fn a_guest_of_the_wasi_world_gets_the_quiet_room() {
     error: in step 0, round 0 policy `guest` trapped: wasm trap: wasm `unreachable` instruction executed; it said: clock HASH random HASH variables 0000000000000000 no folder 0000000000000008
 
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -206,7 +206,7 @@ fn a_prompt_asked_for_twice_breaks_a_rule() {
 
     hint: add the counts up in one request
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -219,7 +219,7 @@ fn a_position_past_the_end_breaks_a_rule() {
 
     hint: positions index the group's lists, from 0, each once
     note: its view is in out/view-0.1.json; to repeat the call: allot replay out --at 0.1
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -232,7 +232,7 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
 
     hint: look for a division by zero
     note: its view is in out/view-0.1.json; to repeat the call: allot replay out --at 0.1
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -241,11 +241,11 @@ fn a_weight_that_is_no_number_breaks_a_rule() {
 fn a_state_of_20_megabytes_breaks_a_rule() {
     insta::assert_snapshot!(run("big_state"), @"
     policy guest 0.0.1, sha256 HASH, seed 1
-    error: policy `guest` returned a state of 20000000 bytes; the record takes 16777216 at most (step 0, round 0)
+    error: policy `guest` returned a state of 20000000 bytes; the limit of the record is 16777216 (step 0, round 0)
 
     hint: past visits and held rollouts come with every view; remember only what does not
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -258,7 +258,7 @@ fn a_plan_that_asks_nothing_breaks_a_rule() {
 
     hint: answer `train` when there is nothing to sample; its picks may be empty
     note: its view is in out/view-0.0.json; to repeat the call: allot replay out --at 0.0
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
 }
@@ -280,7 +280,7 @@ fn four_billion_rollouts_are_clipped_to_the_budget() {
         at the start                         0.4045
     no update was made, because the policy's plans trained on nothing, though rewards differed in 1 of 1 groups
     policy guest 0.0.1, sha256 HASH, seed 1
-    note: step 1 asked for 4294967295 rollouts and was granted 50: the run's budget leaves no more
+    note: step 1 asked for 4294967295 rollouts and was granted 50: the run's budget has no more
     record in out/record.jsonl
     exit code 0
     ");
@@ -339,7 +339,7 @@ fn a_huge_file_is_not_read() {
     let file = std::fs::File::create(scratch.path().join("guest.wasm")).unwrap();
     file.set_len(5 << 30).unwrap();
     insta::assert_snapshot!(scratch.allot(&["check", "./guest.wasm"]), @"
-    error: could not load policy `./guest.wasm`: the file has 5368709120 bytes; a policy has 134217728 at most
+    error: could not load policy `./guest.wasm`: the file has 5368709120 bytes; expected at most 134217728
     exit code 2
     ");
 }
@@ -349,7 +349,7 @@ fn a_component_of_another_world_is_told_what_is_missing() {
     insta::assert_snapshot!(load(scratch::component("other_world")), @"
     error: could not load policy `./guest.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
 
-    hint: export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface: `allot new NAME` makes a policy that does
     exit code 2
     ");
 }
@@ -359,7 +359,7 @@ fn a_component_of_another_version_is_told_which_one_is_spoken_here() {
     insta::assert_snapshot!(load(scratch::component("other_version")), @"
     error: could not load policy `./guest.wasm`: this policy is built for rollout:allocation@0.3.0; this program knows 0.1 and 0.2
 
-    hint: take a newer version of this program, or build the policy with this one: allot build
+    hint: use a newer version of this program, or build the policy with this one: allot build
     exit code 2
     ");
 }
@@ -367,9 +367,9 @@ fn a_component_of_another_version_is_told_which_one_is_spoken_here() {
 #[test]
 fn a_component_with_a_foreign_import_is_told_which_one() {
     insta::assert_snapshot!(load(scratch::component("wants_more")), @"
-    error: could not load policy `./guest.wasm`: the component imports `acme:gpu/device@1.0.0`, which no policy is given
+    error: could not load policy `./guest.wasm`: the component imports `acme:gpu/device@1.0.0`, which is not available to a policy
 
-    hint: a policy may import `rollout:allocation/log`, and WASI's quiet parts
+    hint: import only `rollout:allocation/log` and restricted WASI: a policy has no files and no network
     exit code 2
     ");
 }
@@ -400,9 +400,9 @@ fn a_cache_that_cannot_be_used_is_warned_of_once() {
 fn a_hash_that_the_config_demands_is_enforced() {
     let scratch = Scratch::new();
     scratch.write("guest.wasm", scratch::guest("traps"));
-    scratch.write("run.toml", CONFIG.replace("[policy.caps]", "sha256 = \"00ff\"\n[policy.caps]"));
+    scratch.write("run.toml", CONFIG.replace("[policy.limits]", "sha256 = \"00ff\"\n[policy.limits]"));
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml"]), @"
-    error: could not load policy `./guest.wasm`: the component's sha256 is HASH, the config demands 00ff
+    error: could not load policy `./guest.wasm`: the component's sha256 is HASH; the config expects 00ff
 
     hint: load the file that the config means, or change `sha256` in it
     exit code 2

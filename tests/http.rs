@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use allot_error::Error;
+use allot_base::Error;
 use allot_judges::http::Http;
 use allot_judges::protocol::{Judgement, Opinion, Question};
 use allot_settings::http::{Api, HttpConfig};
@@ -172,11 +172,11 @@ fn a_verdict_is_the_last_in_the_reply_and_any_other_word_is_none() {
         assert_eq!(said(verdict, text), expected, "{text}");
     }
     for (verdict, text, why) in [
-        (score, "[[perhaps]]", "the judge's verdict `perhaps` is neither yes or no nor a number"),
-        (score, "[[nan]]", "the judge's verdict `nan` is neither yes or no nor a number"),
+        (score, "[[perhaps]]", "the grader's verdict `perhaps` is not yes, no or a number"),
+        (score, "[[nan]]", "the grader's verdict `nan` is not yes, no or a number"),
         (score, "[[1e39]]", "its verdict 1e39 is too large"),
-        (score, "Well.", "the judge gave no verdict, and said `Well.`"),
-        (None, "Verdict: yes", "the judge gave no verdict, and said `Verdict: yes`"),
+        (score, "Well.", "the grader gave no verdict, and said `Well.`"),
+        (None, "Verdict: yes", "the grader gave no verdict, and said `Verdict: yes`"),
     ] {
         assert_eq!(said(verdict, text), Err(why.to_owned()), "{text}");
     }
@@ -184,7 +184,7 @@ fn a_verdict_is_the_last_in_the_reply_and_any_other_word_is_none() {
     let config = config(&server, "chat", json!({}));
     server.play(vec![trick("completions", 1, What::Long)]);
     let got = ask(&mut judge(&config), &["5"]).unwrap();
-    assert_eq!(got, [Err("the judge's reply was cut after 1024 tokens".to_owned())]);
+    assert_eq!(got, [Err("the grader's reply was cut after 1024 tokens".to_owned())]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn what_is_no_reply_is_no_verdict() {
         };
         server.play(vec![trick(verb, 1, What::Raw(text))]);
         let got = ask(&mut judge(&config), &["5"]).unwrap().remove(0);
-        assert_eq!(got, Err(format!("the server said `{text}`, which is no reply of `{api}`")));
+        assert_eq!(got, Err(format!("the server said `{text}`, which is not a reply of `{api}`")));
         server.play(vec![trick(verb, 1, What::Status(400, "this is 9000 tokens long"))]);
         let got = ask(&mut judge(&config), &["5"]).unwrap().remove(0);
         assert_eq!(got, Err("the server refused it (400): this is 9000 tokens long".to_owned()));
@@ -298,7 +298,7 @@ fn an_answer_that_a_server_fails_at_costs_itself_alone() {
         server.play(Vec::new());
         let got = ask(&mut judge(&config), &answers).unwrap();
         for (i, got) in got.into_iter().enumerate() {
-            let why = "the server failed at it 3 times: it answers 500 Internal Server Error: out of luck";
+            let why = "the server failed 3 times: it answers 500 Internal Server Error: out of luck";
             let expected = if i == 3 { Err(why.to_owned()) } else { judged(Some(i == 5), None) };
             assert_eq!(got, expected, "{i}");
         }
@@ -312,9 +312,9 @@ fn a_server_that_is_gone_ends_judging_in_a_sentence() {
         (503, "in 0.2 s: it answers 503 Service Unavailable: gone"),
         (500, "in 0.2 s: it answers 500 Internal Server Error: gone"),
         (404, "has no `chat/completions`, or no such model: gone"),
-        (401, "wants a key (401)"),
+        (401, "needs a key (401)"),
     ] {
-        // One of its own: requests that the judge before gave up may come in late, and would be counted.
+        // One of its own: requests that the grader before gave up may come in late, and would be counted.
         let server = Server::start();
         let config = config(&server, "chat", json!({ "patience_seconds": 0.2 }));
         server.play(vec![loopback::Trick {
@@ -343,25 +343,25 @@ fn a_server_is_looked_at_before_anything_else() {
     assert!(error.what.ends_with("has no model `other`"), "{error:?}");
     assert_eq!(error.hints, [format!("it has `{MODEL}`; set `reward.http.model`")]);
     let error = check(&config(json!({ "url": "http://127.0.0.1:9/v1", "patience_seconds": 0.1 })));
-    assert!(error.what.contains("http://127.0.0.1:9/v1 has not done `models` in 0.1 s"), "{error:?}");
+    assert!(error.what.contains("http://127.0.0.1:9/v1 did not complete `models` in 0.1 s"), "{error:?}");
     let error = check(&config(json!({ "url": server.url })));
     assert!(error.what.contains("has no `chat/completions`, or no such model"), "{error:?}");
     let said = "It seems right to me.";
     server.play(vec![trick("completions", 1, What::Text(said))]);
     let error = check(&config(json!({})));
     assert!(
-        error.what.contains(&format!("right answer: the judge gave no verdict, and said `{said}`")),
+        error.what.contains(&format!("right answer: the grader gave no verdict, and said `{said}`")),
         "{error:?}"
     );
     server.lock();
     let error = check(&config(json!({})));
-    assert!(error.what.ends_with("wants a key (401)"), "{error:?}");
+    assert!(error.what.ends_with("needs a key (401)"), "{error:?}");
     assert_eq!(
         error.hints,
         ["name the variable that has it: `reward.http.api_key_env = \"OPENAI_API_KEY\"`"]
     );
     let error = check(&config(json!({ "api_key_env": "ALLOT_NO_SUCH_KEY" })));
-    assert!(error.what.contains("there is no such variable"), "{error:?}");
+    assert!(error.what.contains("this variable is not set"), "{error:?}");
 }
 
 #[test]
@@ -372,19 +372,19 @@ fn a_config_says_how_a_server_judges() {
         format!("{key} is {value}; {rule}")
     };
     let cases = [
-        ("chat", json!({ "url": "localhost:8000" }), "url is localhost:8000; it is an address like"),
-        ("chat", json!({ "model": null }), "model is missing; it is the server's name for the model"),
-        ("custom", json!({ "model": "x" }), "model is x; `custom` has none"),
-        ("chat", json!({ "prompt": "{{ question" }), "prompt is broken; the template can't be read"),
-        ("chat", json!({ "prompt": "{{ truth }}" }), "prompt is broken; the prompt can't be made"),
-        ("score", json!({ "prompt": "x" }), "prompt is given; `score` has no prompt"),
+        ("chat", json!({ "url": "localhost:8000" }), "url is localhost:8000; expected an address like"),
+        ("chat", json!({ "model": null }), "model is missing; expected the server's name for the model"),
+        ("custom", json!({ "model": "x" }), "model is x; `custom` does not use it"),
+        ("chat", json!({ "prompt": "{{ question" }), "prompt is broken; could not parse the template"),
+        ("chat", json!({ "prompt": "{{ truth }}" }), "prompt is broken; could not render the prompt"),
+        ("score", json!({ "prompt": "x" }), "prompt is given; `score` does not take a prompt"),
         ("embeddings", json!({}), "prompt is missing; `embeddings` needs one"),
-        ("chat", json!({ "verdict": "([0-9]" }), "verdict is broken; it is a regular expression"),
-        ("chat", json!({ "verdict": "yes|no" }), "verdict is broken; it has a group"),
-        ("classify", json!({ "verdict": "(x)" }), "verdict is given; `classify` gives no text"),
-        ("chat", json!({ "max_tokens": 0 }), "max_tokens is 0; it is at least 1"),
-        ("chat", json!({ "connections": 0 }), "connections is 0; it is from 1 to 1024"),
-        ("chat", json!({ "request_seconds": 0 }), "request_seconds is 0; it is more than 0"),
+        ("chat", json!({ "verdict": "([0-9]" }), "verdict is broken; expected a regular expression"),
+        ("chat", json!({ "verdict": "yes|no" }), "verdict is broken; expected a group"),
+        ("classify", json!({ "verdict": "(x)" }), "verdict is given; `classify` does not return text"),
+        ("chat", json!({ "max_tokens": 0 }), "max_tokens is 0; expected at least 1"),
+        ("chat", json!({ "connections": 0 }), "connections is 0; expected 1 to 1024"),
+        ("chat", json!({ "request_seconds": 0 }), "request_seconds is 0; expected more than 0"),
     ];
     for (api, more, expected) in cases {
         let wrong = wrong(api, more);
@@ -427,9 +427,9 @@ fn a_run_that_a_server_judges_is_the_run_that_a_grader_judges() {
     assert_eq!(rest_here, rest_there);
     assert_eq!(here["training"]["problems"], there_["training"]["problems"]);
     let reward = &there_["training"]["reward"];
-    assert_eq!(reward["judge"]["command"].as_array().unwrap()[..3], ["http", "chat", MODEL]);
+    assert_eq!(reward["process"]["command"].as_array().unwrap()[..3], ["http", "chat", MODEL]);
     assert_eq!(
-        (&reward["judge"]["name"], &reward["judge"]["version"]),
+        (&reward["process"]["name"], &reward["process"]["version"]),
         (&MODEL.into(), &"root /models/judge".into())
     );
     assert!(
@@ -485,10 +485,10 @@ fn a_run_goes_on_where_its_judge_was_lost_or_it_was_killed() {
         let said = scratch.allot(&["train", "run.toml", "--out", &run]);
         let said = error(&said);
         assert!(
-            said.contains("has not done `chat/completions` in 0.3 s") && said.ends_with("exit code 2"),
+            said.contains("did not complete `chat/completions` in 0.3 s") && said.ends_with("exit code 2"),
             "{said}"
         );
-        assert!(said.contains("`reward.http.patience_seconds` says how long"), "{said}");
+        assert!(said.contains("set `reward.http.patience_seconds` to wait longer"), "{said}");
         let (_, after) = resumed(&run, &run);
         // What it had judged is not asked again; the greeting is, and what a busy server was late for.
         let known = at - 2;
@@ -521,10 +521,7 @@ fn another_model_judges_no_more() {
     scratch.write("run.toml", there(&server, ""));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     let said = error(&said);
-    assert!(
-        said.contains("has changed while the run went on: it was `judge-7b`, and is `judge-70b`"),
-        "{said}"
-    );
+    assert!(said.contains("changed during the run: it was `judge-7b`, and is now `judge-70b`"), "{said}");
     assert!(said.ends_with("exit code 2"), "{said}");
 }
 
@@ -539,7 +536,7 @@ fn a_key_is_shown_to_nobody() {
         (String::from_utf8_lossy(&done.stderr).into_owned(), done.status.success())
     };
     let (said, fine) = train("sk-otherotherother");
-    assert!(!fine && said.contains("does not take the key in `JUDGE_KEY` (401)"), "{said}");
+    assert!(!fine && said.contains("rejected the key in `JUDGE_KEY` (401)"), "{said}");
     assert!(!said.contains("sk-other"), "{said}");
     let (said, fine) = train(KEY);
     assert!(fine, "{said}");

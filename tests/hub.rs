@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use allot_base::Error;
 use allot_engine::model::Checkpoint;
-use allot_error::Error;
 use allot_models::hub::{self, Hub};
 use allot_models::tokens::Tokens;
 use candle_core::Device;
@@ -265,10 +265,10 @@ fn what_goes_wrong_is_told_and_never_with_the_token() {
     assert_eq!(wrong(&hub, "tiny/nothing"), format!("{place} has no `tiny/nothing`"));
     assert_eq!(wrong(&hub, "tiny/llama@v9"), format!("{place} has no `tiny/llama@v9`"));
     assert_eq!(wrong(&hub, "tiny/broken"), format!("{place} can't serve `tiny/broken` now (503)"));
-    assert!(wrong(&hub, "tiny/noise").contains("does not answer as a hub"));
+    assert!(wrong(&hub, "tiny/noise").contains("sent an unexpected response"));
     assert_eq!(wrong(&hub, "tiny/gguf"), "`tiny/gguf` has no `config.json`");
     for bad in ["tiny", "/etc/passwd", "../up", "a/b/c", "tiny/", "tiny/x@", "tiny/x@../..", "tiny/x y", ""] {
-        assert_eq!(wrong(&hub, bad), format!("`{bad}` is no name on the hub"));
+        assert_eq!(wrong(&hub, bad), format!("`{bad}` is not a valid name on the hub"));
     }
     assert_eq!(wrong(&hub, "tiny/llama@refs/pr/1"), format!("{place} has no `tiny/llama@refs/pr/1`"));
 
@@ -340,7 +340,7 @@ fn a_run_takes_its_model_and_its_problems_from_the_hub() {
         [model]
         use = "hub:tiny/llama"
         threads = 1
-        [rollout]
+        [sampling]
         max_tokens = 4
         [reward]
         grader = "exact"

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use allot_base::Error;
 use allot_config::train::TrainConfig;
-use allot_error::Error;
 use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Opinion, Question};
 use allot_judges::sandboxed::Sandboxed;
@@ -58,7 +58,7 @@ fn question(answer: &str) -> Question {
     }
 }
 
-/// A judge of these words that runs in a folder.
+/// A grader of these words that runs in a folder.
 fn judge(folder: &Path, script: &str) -> GraderCommand {
     let script = format!("cd '{}'\n{script}", folder.display());
     let command = Some(vec!["sh".to_owned(), "-c".to_owned(), script]);
@@ -77,7 +77,7 @@ fn judged(correct: bool) -> Opinion {
 }
 
 fn unsure(why: &str) -> Opinion {
-    Err(format!("the judge {why}"))
+    Err(format!("the grader {why}"))
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn a_judge_that_fails_costs_its_own_answer_and_no_other() {
         ("die", unsure("ended with exit status 3, and last said `last words`")),
         ("later", judged(true)),
         ("crash", unsure("ended with signal 11 (SIGSEGV)")),
-        ("babble", unsure("said `I think so.`, which does not answer what it was asked")),
+        ("babble", unsure("said `I think so.`, which does not answer the question")),
         ("right", judged(true)),
-        ("other", unsure(r#"said `{"id":999,"correct":true}`, which does not answer what it was asked"#)),
-        ("anonymous", unsure(r#"said `{"correct":true}`, which does not answer what it was asked"#)),
+        ("other", unsure(r#"said `{"id":999,"correct":true}`, which does not answer the question"#)),
+        ("anonymous", unsure(r#"said `{"correct":true}`, which does not answer the question"#)),
         ("close", unsure("closed its input or output")),
-        ("flood", unsure(&format!("said `{}…`, which does not answer what it was asked", "y".repeat(200)))),
+        ("flood", unsure(&format!("said `{}…`, which does not answer the question", "y".repeat(200)))),
         ("unsure", unsure("says: no idea")),
         ("chatty", judged(true)),
         ("leave", judged(true)),
@@ -316,7 +316,7 @@ async fn math_verify_is_asked_in_the_sandbox_too() {
     }
     let mut got = sandboxed.finish().await.unwrap();
     got.sort_by_key(|(place, _)| *place);
-    let unread = "the judge says: ValueError: math-verify reads nothing out of the gold answer ''";
+    let unread = "the grader says: ValueError: math-verify reads nothing out of the gold answer ''";
     let wanted = [Ok(true), Err(unread.to_owned()), Ok(false), Ok(true), Ok(false)];
     for ((place, got), wanted) in got.iter().zip(wanted) {
         assert_eq!(got.clone().map(|judgement| judgement.correct), wanted.map(Some), "{place}");
@@ -333,27 +333,27 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
         ..JudgeConfig::default()
     };
     let by_hand = "try it by hand: echo '{\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"}' | ";
-    let protocol = "a judge answers each line like {\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"} \
+    let protocol = "answer each line like {\"id\":1,\"gold\":[\"5\",\"five\"],\"prompt\":\"\",\"source\":\"\",\"answer\":\"hello\"} \
                     with a line like {\"id\":1,\"correct\":true}, or {\"id\":1,\"error\":\"why not\"}, and \
-                    prints nothing else";
+                    print nothing else";
 
     let missing = told(GraderCommand::command(&config(&["no-such-judge", "--fast"]), question("hello")));
-    let what = "the judge `no-such-judge --fast` could not be started: there is no such program";
+    let what = "the grader `no-such-judge --fast` could not be started: there is no such program";
     assert_eq!(missing, Error::new(what).hint(format!("{by_hand}no-such-judge --fast")));
 
     let ends = script("echo 'no module named x' >&2; exit 3");
-    assert_eq!(ends.what, "the judge `puppet` ended with exit status 3, and last said `no module named x`");
+    assert_eq!(ends.what, "the grader `puppet` ended with exit status 3, and last said `no module named x`");
     assert!(ends.hints[0].starts_with(by_hand));
-    assert_eq!(script("read -r line; exit 0").what, "the judge `puppet` ended with exit status 0");
+    assert_eq!(script("read -r line; exit 0").what, "the grader `puppet` ended with exit status 0");
 
     let babbles = script("echo ready; cat");
-    let what = "the judge `puppet` said `ready`, which does not answer what it was asked";
+    let what = "the grader `puppet` said `ready`, which does not answer the question";
     assert_eq!(babbles, Error::new(what).hint(protocol));
 
     let patience = Duration::from_secs(1);
     let hangs = told(GraderCommand { patience, ..judge(folder.path(), "exec sleep 600") });
-    let slow = "one that comes up slowly wants a larger `reward.judge.start_seconds`";
-    let what = "the judge `puppet` gave no answer within 1 s";
+    let slow = "raise `reward.process.start_seconds` if it starts slowly";
+    let what = "the grader `puppet` gave no answer within 1 s";
     assert_eq!(hangs, Error::new(what).hint(protocol).hint(slow));
     // How long that is waited for follows from what an answer may take, unless it is said.
     let waits = |seconds, start_seconds| {
@@ -364,7 +364,7 @@ fn a_judge_that_does_not_start_is_told_before_anything_else() {
     assert_eq!(waits(10.0, Some(2.5)), 2.5);
 
     let python = told(GraderCommand::math_verify(&config(&["no-such-python"]), question("5")));
-    assert!(python.what.starts_with("the judge `no-such-python math_verify.py` could not be started"));
+    assert!(python.what.starts_with("the grader `no-such-python math_verify.py` could not be started"));
     assert!(python.hints.iter().any(|h| h.contains("pip install math-verify==0.8.0")));
 
     // It may be unsure: it works.
@@ -381,7 +381,7 @@ fn a_judge_that_does_not_come_up_again_ends_the_run_at_the_third_try() {
         format!("echo up >>started\nif [ -e once ]; then echo full >&2; exit 4; fi\n: >once\n{PUPPET}");
     let mut pool = Processes::new(GraderCommand { processes: 1, ..judge(folder.path(), &script) });
     let error = ask(&mut pool, &["right", "die", "right"]).unwrap_err();
-    assert_eq!(error.what, "the judge `puppet` ended with exit status 4, and last said `full`");
+    assert_eq!(error.what, "the grader `puppet` ended with exit status 4, and last said `full`");
     assert_eq!(std::fs::read_to_string(folder.path().join("started")).unwrap(), "up\n".repeat(4));
 }
 
@@ -399,45 +399,45 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
     for good in [
         "grader = \"exact\"",
         "grader = \"math-verify\"",
-        "grader = \"math-verify\"\n[reward.judge]\nprocesses = 4",
-        "grader = \"math-verify\"\n[reward.judge]\ncommand = [\"python3.12\"]",
-        "grader = \"command\"\n[reward.judge]\ncommand = [\"./judge\", \"-v\"]\nseconds = 0.5",
+        "grader = \"math-verify\"\n[reward.process]\nprocesses = 4",
+        "grader = \"math-verify\"\n[reward.process]\ncommand = [\"python3.12\"]",
+        "grader = \"command\"\n[reward.process]\ncommand = [\"./judge\", \"-v\"]\nseconds = 0.5",
     ] {
         let config = read(good).unwrap();
         let again = TrainConfig::parse(&toml::to_string(&config).unwrap(), "resolved.toml").unwrap();
         assert_eq!(config, again);
     }
     let with_command =
-        |more: &str| format!("grader = \"command\"\n[reward.judge]\ncommand = [\"judge\"]\n{more}");
+        |more: &str| format!("grader = \"command\"\n[reward.process]\ncommand = [\"judge\"]\n{more}");
     for (bad, what, hint) in [
         (
             "grader = \"command\"".to_owned(),
-            "`run.toml` has grader `command` and no command",
-            r#"write one under [reward.judge], like command = ["python3", "judge.py"]"#,
+            "`run.toml` has grader `command` but no command",
+            r#"write one under [reward.process], like command = ["python3", "judge.py"]"#,
         ),
         (
-            "grader = \"command\"\n[reward.judge]\nprocesses = 1".to_owned(),
-            "`run.toml` has grader `command` and no command",
-            r#"write one under [reward.judge], like command = ["python3", "judge.py"]"#,
+            "grader = \"command\"\n[reward.process]\nprocesses = 1".to_owned(),
+            "`run.toml` has grader `command` but no command",
+            r#"write one under [reward.process], like command = ["python3", "judge.py"]"#,
         ),
         (
-            "grader = \"exact\"\n[reward.judge]\nprocesses = 1".to_owned(),
-            "`run.toml` has a section [reward.judge], and grader `exact` has no processes",
-            "leave the section out, or take grader `command`, `functions` or `math-verify`",
+            "grader = \"exact\"\n[reward.process]\nprocesses = 1".to_owned(),
+            "`run.toml` has a section [reward.process], but grader `exact` does not start any",
+            "leave the section out, or use grader `command`, `functions` or `math-verify`",
         ),
         (
-            "grader = \"command\"\n[reward.judge]\ncommand = []".to_owned(),
-            "`run.toml`: `reward.judge.command` is empty",
-            "it is a program and its arguments, each a text of its own",
+            "grader = \"command\"\n[reward.process]\ncommand = []".to_owned(),
+            "`run.toml`: `reward.process.command` is empty",
+            "set it to a list of a program and its arguments",
         ),
         (
             with_command("processes = 0"),
-            "`run.toml`: `reward.judge.processes` is 0; it is from 1 to 1024",
+            "`run.toml`: `reward.process.processes` is 0; expected 1 to 1024",
             "",
         ),
         (
             with_command("seconds = 0"),
-            "`run.toml`: `reward.judge.seconds` is 0; it is more than 0 and at most a day, 86400",
+            "`run.toml`: `reward.process.seconds` is 0; expected more than 0 and at most 86400",
             "",
         ),
         (
@@ -496,7 +496,7 @@ fn a_run_that_a_process_judges_is_the_same_as_one_that_a_grader_judges() {
     let scratch = Scratch::new();
     scratch.write("judge.py", STRICT);
     scratch.write("exact.toml", config("grader = \"exact\""));
-    let command = "grader = \"command\"\n[reward.judge]\ncommand = [\"python3\", \"judge.py\"]";
+    let command = "grader = \"command\"\n[reward.process]\ncommand = [\"python3\", \"judge.py\"]";
     scratch.write("judged.toml", config(command));
     for name in ["exact", "judged"] {
         let said = scratch.allot(&["train", &format!("{name}.toml"), "--out", name]);
@@ -526,7 +526,7 @@ while read -r line; do
 done
 "#;
     scratch.write("judge.sh", script);
-    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 1\ncommand = [\"sh\", \"judge.sh\"]";
+    let command = "grader = \"command\"\n[reward.process]\nprocesses = 1\ncommand = [\"sh\", \"judge.sh\"]";
     scratch.write("run.toml", config(command));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     assert!(said.ends_with("exit code 0"), "{said}");
@@ -534,7 +534,7 @@ done
     assert!(scratch.read("kept").lines().count() > 3 && unjudged > 3, "some of both: {said}");
     let notes: Vec<&str> = said.lines().filter(|line| line.starts_with("note: ")).collect();
     assert!(
-        notes.len() >= 2 && notes[0].contains("could not be judged, the last because the judge "),
+        notes.len() >= 2 && notes[0].contains("could not be graded; reason for the last: the grader "),
         "{said}"
     );
     assert!(notes.last().unwrap().starts_with(&format!("note: {unjudged} answers could not")), "{said}");
@@ -598,7 +598,7 @@ fn a_judge_that_fails_on_wrong_answers_raises_no_score() {
         config(reward).replace("problems = 8", &more).replace("steps = 2", "steps = 1")
             + "\n[optimizer]\nlearning_rate = 0\nweight_decay = 0\n"
     };
-    let command = "grader = \"command\"\n[reward.judge]\ncommand = [\"python3\", \"judge.py\"]";
+    let command = "grader = \"command\"\n[reward.process]\ncommand = [\"python3\", \"judge.py\"]";
     scratch.write("exact.toml", config("grader = \"exact\"", ""));
     scratch.write("breaks.toml", config(command, ""));
     scratch.write("left-out.toml", config(command, "\nunjudged = \"leave-out\""));
@@ -634,12 +634,12 @@ fn a_judge_that_fails_on_wrong_answers_raises_no_score() {
 fn a_run_without_its_judge_does_not_begin() {
     let scratch = Scratch::new();
     let command =
-        "grader = \"command\"\n[reward.judge]\ncommand = [\"sh\", \"-c\", \"echo broken >&2; exit 5\"]";
+        "grader = \"command\"\n[reward.process]\ncommand = [\"sh\", \"-c\", \"echo broken >&2; exit 5\"]";
     scratch.write("run.toml", config(command));
     let dry = scratch.allot(&["train", "run.toml", "--dry-run"]);
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     for said in [dry, said] {
-        let what = "error: the judge `sh -c echo broken >&2; exit 5` ended with exit status 5, and last said \
+        let what = "error: the grader `sh -c echo broken >&2; exit 5` ended with exit status 5, and last said \
                     `broken`";
         assert!(
             said.contains(what) && said.contains("\nhint: try it by hand") && said.ends_with("exit code 2"),
@@ -656,7 +656,7 @@ fn a_judge_that_is_lost_in_the_middle_ends_the_run_in_a_sentence() {
     // No answer of the model is known to the puppet: it dies at the tenth.
     let script = script.replace("*) echo", "*) [ $n = 10 ] && exit 7; echo");
     scratch.write("judge.sh", script);
-    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 1\ncommand = [\"sh\", \"judge.sh\"]";
+    let command = "grader = \"command\"\n[reward.process]\nprocesses = 1\ncommand = [\"sh\", \"judge.sh\"]";
     scratch.write("run.toml", config(command));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     assert!(said.contains("judge.sh` ended with exit status 6") && said.ends_with("exit code 2"), "{said}");
@@ -666,7 +666,7 @@ fn a_judge_that_is_lost_in_the_middle_ends_the_run_in_a_sentence() {
 /// A command of Python, for a config.
 fn python(script: &str, more: &str) -> String {
     format!(
-        "grader = \"command\"\n{more}\n[reward.judge]\nprocesses = 1\ncommand = [\"python3\", \"{script}\"]"
+        "grader = \"command\"\n{more}\n[reward.process]\nprocesses = 1\ncommand = [\"python3\", \"{script}\"]"
     )
 }
 
@@ -697,7 +697,7 @@ fn a_run_goes_on_under_its_own_judge_alone() {
     scratch.write("found", "");
 
     let head: Value = serde_json::from_str(scratch.read("run/record.jsonl").lines().next().unwrap()).unwrap();
-    let judge = &head["training"]["reward"]["judge"];
+    let judge = &head["training"]["reward"]["process"];
     assert_eq!((&judge["name"], &judge["version"]), (&"strict".into(), &"1".into()), "{judge}");
     assert_eq!(judge["command"][0], "python3");
     assert!(judge["command"][1].as_str().unwrap().starts_with("sha256:"), "{judge}");
@@ -706,15 +706,12 @@ fn a_run_goes_on_under_its_own_judge_alone() {
     let before = scratch.read("run/record.jsonl");
     let refused = |how: &str| {
         let said = scratch.allot(&["train", "--resume", "run"]);
-        assert!(said.contains("is from a run with another judge: ") && said.contains(how), "{said}");
-        assert!(
-            said.contains("\nhint: put the judge back as it was") && said.ends_with("exit code 2"),
-            "{said}"
-        );
+        assert!(said.contains("is from a run with another grader: ") && said.contains(how), "{said}");
+        assert!(said.contains("\nhint: restore the grader") && said.ends_with("exit code 2"), "{said}");
         assert_eq!(scratch.read("run/record.jsonl"), before, "nothing was touched");
     };
     scratch.write("judge.py", LOST.replace(" in asked", " not in asked"));
-    refused("judge.py` is not what it was");
+    refused("judge.py` has changed");
     scratch.write("judge.py", LOST);
     scratch.write("version", "2");
     refused("it calls itself `strict 2`, and called itself `strict 1`");
@@ -731,11 +728,11 @@ fn a_judge_that_changes_in_the_middle_of_a_run_judges_no_more() {
                   if [ $n = 20 ]; then echo new >rules; exit 0; fi\ndone\n";
     scratch.write("judge.sh", script);
     scratch.write("rules", "old");
-    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 1\n\
+    let command = "grader = \"command\"\n[reward.process]\nprocesses = 1\n\
                    command = [\"sh\", \"judge.sh\", \"--rules=rules\"]";
     scratch.write("run.toml", config(command));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
-    assert!(said.contains("has changed while the run went on: `rules` is not what it was"), "{said}");
+    assert!(said.contains("changed during the run: `rules` has changed"), "{said}");
     assert!(said.ends_with("exit code 2"), "{said}");
 }
 
@@ -769,7 +766,7 @@ fn runs_of_other_judges_are_other_arms() {
     );
     assert_ne!(arms[0]["name"], arms[1]["name"]);
     let differing = report["differing"].to_string();
-    assert!(differing.contains("training.reward.judge.command"), "{differing}");
+    assert!(differing.contains("training.reward.process.command"), "{differing}");
 }
 
 /// Gives a reward in parts: 1 for a right answer, and a share of its length.
@@ -825,7 +822,7 @@ fn what_a_judge_gives_must_come_to_a_reward() {
         let script = format!("i=0; while read -r l; do i=$((i+1)); echo \"{{\\\"id\\\":$i,{reply}}}\"; done");
         scratch.write("judge.sh", script.replace('@', "\\\""));
         let command =
-            format!("grader = \"command\"\n{more}\n[reward.judge]\ncommand = [\"sh\", \"judge.sh\"]");
+            format!("grader = \"command\"\n{more}\n[reward.process]\ncommand = [\"sh\", \"judge.sh\"]");
         scratch.write("run.toml", config(&command));
         scratch.allot(&["train", "run.toml", "--dry-run"])
     };
@@ -840,17 +837,21 @@ fn what_a_judge_gives_must_come_to_a_reward() {
         assert!(said.ends_with("exit code 0"), "{reply}: {said}");
     }
     for (reply, more, what) in [
-        ("@reward@:0.5", "", "the judge gives a reward, and does not say whether the answer is correct"),
-        ("@rewards@:{@a@:1}", "", "the judge gives a reward, and does not say whether the answer is correct"),
+        ("@reward@:0.5", "", "the grader gives a reward, but does not say whether the answer is correct"),
+        (
+            "@rewards@:{@a@:1}",
+            "",
+            "the grader gives a reward, but does not say whether the answer is correct",
+        ),
         (
             "@rewards@:{@a@:1},@correct@:true",
             "weights = { b = 1.0 }",
-            "the judge gives no part `b`, which `weights` has",
+            "the grader gives no part `b`, which `weights` has",
         ),
         (
             "@rewards@:{@a@:1,@b@:2},@correct@:true",
             "weights = { b = 1.0 }",
-            "the judge gives a part `a`, which `weights` has not",
+            "the grader gives a part `a`, which `weights` does not have",
         ),
     ] {
         let said = told(reply, more);
@@ -878,7 +879,7 @@ while read -r line; do
 done
 "#;
     scratch.write("judge.sh", script);
-    let command = "grader = \"command\"\n[reward.judge]\nprocesses = 2\nseconds = 600\n\
+    let command = "grader = \"command\"\n[reward.process]\nprocesses = 2\nseconds = 600\n\
                    command = [\"sh\", \"judge.sh\"]";
     scratch.write("run.toml", config(command));
     let mut run = scratch.started(&["train", "run.toml", "--out", "run"]);
@@ -968,7 +969,7 @@ fn math_verify_can_be_unsure_and_late() {
     ];
     let got = runtime.block_on(opinions_on(&mut pool, asked)).unwrap();
     assert_eq!((&got[0], &got[3]), (&judged(true), &judged(true)));
-    let said = "the judge says: ValueError: math-verify reads nothing out of the gold answer ''";
+    let said = "the grader says: ValueError: math-verify reads nothing out of the gold answer ''";
     assert_eq!(got[1], Err(said.to_owned()));
     println!("{:?}", got[2]);
     assert_ne!(got[2], judged(true));

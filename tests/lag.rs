@@ -125,7 +125,7 @@ fn a_lag_that_makes_each_rollout_too_old_is_refused() {
             1,
             "`run.lag` is 2 and `run.max_age` 1: each rollout would be older than that when it is first trained on",
         ),
-        (9, 20, "`run.lag` is 9; it is from 0 to 8"),
+        (9, 20, "`run.lag` is 9; expected 0 to 8"),
     ] {
         let config = COIN.replace("seed = 1", &format!("seed = 1\nlag = {lag}\nmax_age = {max_age}"));
         let error = SimulateConfig::parse(&config, "test").unwrap_err();
@@ -137,7 +137,7 @@ fn a_lag_that_makes_each_rollout_too_old_is_refused() {
 struct Even;
 
 impl Reward<Answer> for Even {
-    async fn score(&mut self, samples: &[(usize, &Sample<Answer>)]) -> allot_error::Result<Vec<Verdict>> {
+    async fn score(&mut self, samples: &[(usize, &Sample<Answer>)]) -> allot_base::Result<Vec<Verdict>> {
         let verdict = |(_, sample): &(usize, &Sample<Answer>)| {
             let right = sample.answer.tokens[0].is_multiple_of(2);
             Verdict::plain(f32::from(right), right)

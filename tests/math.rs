@@ -1,4 +1,4 @@
-//! math-verify in the sandbox: the verdicts of the judge that is a process.
+//! math-verify in the sandbox: the verdicts of the grader that is a process.
 //!
 //! Needs CPython's module and the packages' wheels: `ALLOT_PYTHON` and `ALLOT_WHEELS` name them, or `allot fetch math-verify`
 //! has fetched them. `ALLOT_VERIFIER_CASES` names more recorded verdicts than the repository has.
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use allot_interpreter::Limits;
-use allot_interpreter::build::BUILDS;
-use allot_interpreter::math::{Math, WHEELS};
+use allot_judges::python::Limits;
+use allot_judges::python::build::BUILDS;
+use allot_judges::python::math::{Math, WHEELS};
 use serde_json::Value;
 
 const LIMITS: Limits = Limits { fuel: 10_000_000_000, memory: 512 << 20 };
@@ -20,7 +20,7 @@ const LIMITS: Limits = Limits { fuel: 10_000_000_000, memory: 512 << 20 };
 fn math() -> Option<&'static Math> {
     static ONE: OnceLock<Option<Math>> = OnceLock::new();
     let one = ONE.get_or_init(|| {
-        let cache = allot_files::cache("python");
+        let cache = allot_base::cache("python");
         let fetched = |name: &str| cache.as_ref().map(|folder| folder.join(name));
         let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
         let python =

@@ -1,6 +1,6 @@
 //! What a grader that is processes says of answers, in their order.
 
-use allot_error::Result;
+use allot_base::Result;
 use allot_judges::processes::Processes;
 use allot_judges::protocol::{Opinion, Question};
 

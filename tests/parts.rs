@@ -100,17 +100,17 @@ fn who_is_marked_decides_and_a_source_has_graders_of_its_own() {
 fn a_part_without_a_verdict_leaves_none_to_the_sum() {
     let scratch = Scratch::new();
     scratch.write("judge", "#!/bin/sh\nwhile read -r line; do id=${line#*:}; id=${id%%,*}; echo \"{\\\"id\\\":$id,\\\"error\\\":\\\"no idea\\\"}\"; done\n");
-    let judged = "[[reward.graders]]\ngrader = \"command\"\n[reward.graders.judge]\ncommand = [\"sh\", \"judge\"]\nprocesses = 1\n";
+    let judged = "[[reward.graders]]\ngrader = \"command\"\n[reward.graders.process]\ncommand = [\"sh\", \"judge\"]\nprocesses = 1\n";
     scratch.write("run.toml", config(&format!("{TWO}{judged}")));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
-    assert!(said.contains("`command`: the judge says: no idea"), "{said}");
+    assert!(said.contains("`command`: the grader says: no idea"), "{said}");
     let (rewards, _) = recorded(&scratch, "run");
     assert!(rewards.iter().all(Value::is_null), "{rewards:?}");
 }
 
 /// A config whose command fails for each answer, with more of [reward] on top.
 fn failing(reward: &str) -> String {
-    let judge = "[reward.judge]\ncommand = [\"sh\", \"judge\"]\nprocesses = 2\n";
+    let judge = "[reward.process]\ncommand = [\"sh\", \"judge\"]\nprocesses = 2\n";
     config(&format!("[reward]\ngrader = \"command\"\n{reward}{judge}"))
 }
 
@@ -130,7 +130,7 @@ fn a_run_that_can_grade_none_of_its_first_answers_ends_with_the_grader_s_words()
         let run = format!("run-{first}");
         let said = scratch.allot(&["train", "run.toml", "--out", &run, "-o", "run.steps=20"]);
         let what = format!(
-            "error: none of the first {first} answers could be graded; the last one: the judge says: the key is not valid"
+            "error: none of the first {first} answers could be graded; the last one: the grader says: the key is not valid"
         );
         assert!(said.contains(&what) && said.ends_with("exit code 2"), "{said}");
         assert!(said.contains("hint: Fix the grader") && said.contains("hint: Set `patience`"), "{said}");
@@ -157,7 +157,7 @@ fn what_is_wrong_with_several_graders_is_told_before_the_run() {
     let two = format!("{exact}{exact}");
     let pattern = "[[reward.graders]]\nname = \"f\"\ngrader = \"pattern\"\n";
     for (reward, what, hint) in [
-        ("[reward]\nright = 2.0", "`run.toml`: [reward] names no grader", "name one by `grader`"),
+        ("[reward]\nright = 2.0", "`run.toml`: [reward] names no grader", "set `grader`"),
         (
             &format!("[reward]\nright = 2.0\n{exact}"),
             "and settings of one under [reward]",
@@ -165,45 +165,45 @@ fn what_is_wrong_with_several_graders_is_told_before_the_run() {
         ),
         (
             "[reward]\ngrader = \"exact\"\nweight = 2.0",
-            "has `reward.weight`, which is for one of several",
+            "has `reward.weight`, which is only for one of several",
             "leave it out",
         ),
-        (&two, "`run.toml` has two graders that are called `exact`", "a `name` of its own"),
+        (&two, "`run.toml` has two graders named `exact`", "a different `name`"),
         (&format!("{exact}name = \"a.b\""), "`reward.graders.name` is \"a.b\"", "letters, digits"),
         (
             &format!("{exact}sources = [\"sums\"]"),
-            "judges the problems of source `ones/1`",
-            "to the `sources` of one",
+            "grades the problems of source `ones/1`",
+            "to the `sources` of a grader",
         ),
         (
             &format!("{exact}sources = [\"sums\", \"ones\", \"twos\"]"),
-            "grader `exact` judges source `twos`, and no problem comes from there",
-            "the sources are `ones/1`, `sums/1`",
+            "grader `exact` has source `twos`, but no problem comes from it",
+            "use one of the sources `ones/1`, `sums/1`",
         ),
         (
             &format!("{exact}decides = false"),
             "no grader says whether answers to problems of source `",
-            "take `decides",
+            "remove `decides",
         ),
         (
             &format!("{exact}weight = nan"),
-            "`run.toml` (grader `exact`): `reward.graders.weight` is NaN; it is finite",
+            "`run.toml` (grader `exact`): `reward.graders.weight` is NaN; expected a finite number",
             "",
         ),
         (
             pattern,
-            "`run.toml` (grader `f`) has grader `pattern` and no section [reward.graders.pattern]",
+            "`run.toml` (grader `f`) has grader `pattern` but no section [reward.graders.pattern]",
             "regex =",
         ),
         (
             &format!("{pattern}[reward.graders.pattern]\nregex = '('"),
-            "`reward.graders.pattern.regex` is no regular expression: unclosed group",
-            "crate `regex`",
+            "`reward.graders.pattern.regex` is not a regular expression: unclosed group",
+            "`regex` crate",
         ),
         (
             &format!("{exact}[reward.graders.python]\nfuel = 1"),
-            "has a section [reward.graders.python], and its grader is `exact`",
-            "take grader `python`",
+            "has a section [reward.graders.python], but its grader is `exact`",
+            "use grader `python`",
         ),
     ] {
         let said = said(reward);

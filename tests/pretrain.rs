@@ -337,7 +337,7 @@ fn what_a_recipe_can_t_be() {
         let error = error.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(expected), "{to}: {error}");
     };
-    check("batch = 32", "batch = 0", "`small`: `training.batch` is 0; it is at least 1");
+    check("batch = 32", "batch = 0", "`small`: `training.batch` is 0; expected at least 1");
     check("batch = 32", "bach = 32", "unknown field `bach`");
     check("batch = 32", "batch = 32\ndevice = \"gpu\"", "no device is called `gpu`");
     check("batch = 32", "batch = 32\ndtype = \"f16\"", "unknown variant `f16`");

@@ -22,7 +22,7 @@ fn rows(scratch: &Scratch, name: &str, rows: &[(&str, Value)]) {
 fn dry_run(scratch: &Scratch, grader: &str, problems: &str) -> String {
     let config = format!(
         "[run]\nseed = 1\nsteps = 1\ngroups = 2\nrollouts = 2\n[budget]\nrollouts = 10\n[policy]\nuse = \"uniform\"\n\
-         [model]\nuse = \"tiny-sums\"\nthreads = 1\n[rollout]\nmax_tokens = 8\n[reward]\n{grader}\n{problems}"
+         [model]\nuse = \"tiny-sums\"\nthreads = 1\n[sampling]\nmax_tokens = 8\n[reward]\n{grader}\n{problems}"
     );
     scratch.write("run.toml", config);
     scratch.allot(&["train", "run.toml", "--dry-run"]).replace(&format!("{}/", scratch.path().display()), "")
@@ -38,7 +38,7 @@ fn what_is_held_out_is_not_trained_on_however_it_is_put() {
     let spaced: Vec<String> = questions.iter().map(|q| format!(" {q} ")).collect();
     rows(&scratch, "spaced.jsonl", &spaced[..25].iter().map(|q| (q.as_str(), json!(1))).collect::<Vec<_>>());
     let told = |problems: &str| dry_run(&scratch, "grader = \"integer\"", problems);
-    let out = "25 problems to train on are held out elsewhere, and left out of training";
+    let out = "25 problems to train on are also held out, and are left out of training";
     // A space in the file or by a template, a template, the same question in a column that has its template in it.
     for held_out in [
         "files = \"half.jsonl\"",
@@ -61,11 +61,11 @@ fn what_is_held_out_is_not_trained_on_however_it_is_put() {
         )
     };
     let plain = told(&task("held_out = 0.5"));
-    assert!(!plain.contains("held out elsewhere"), "{plain}");
+    assert!(!plain.contains("are also held out"), "{plain}");
     let both = told(&(task("held_out = 0.5") + &task("template = \"{{ question }} \"")));
-    assert!(both.contains("problems to train on are held out elsewhere"), "{both}");
+    assert!(both.contains("problems to train on are also held out"), "{both}");
     let count = |said: &str| -> usize {
-        let line = said.lines().find(|l| l.contains("held out elsewhere")).unwrap();
+        let line = said.lines().find(|l| l.contains("are also held out")).unwrap();
         line.trim_start_matches("note: ").split(' ').next().unwrap().parse().unwrap()
     };
     let config: TaskConfig = toml::from_str::<Value>(&task("held_out = 0.5"))
@@ -128,7 +128,7 @@ fn gold_answers_that_can_not_be_read_are_found_before_the_run() {
     let left = told("unreadable = \"leave-out\"");
     assert!(
         left.contains(&format!("2 problems have no gold answer that grader `integer` can read, left out: {which}"))
-            && left.contains("1 gold answer can't be read by grader `integer`, and others of the same problems count: `all.jsonl` line 1 (\"as many as you like\")")
+            && left.contains("1 gold answer can't be read by grader `integer`; other gold answers of the same problems still count: `all.jsonl` line 1 (\"as many as you like\")")
             && left.ends_with("exit code 0"),
         "{left}"
     );

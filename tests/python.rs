@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use allot_interpreter::build::BUILDS;
-use allot_interpreter::trial::{Outcome, Trial};
-use allot_interpreter::{Interpreter, Limits};
+use allot_judges::python::build::BUILDS;
+use allot_judges::python::trial::{Outcome, Trial};
+use allot_judges::python::{Interpreter, Limits};
 use allot_sandbox::Guests;
 use serde_json::{Value, json};
 use wasmtime::{Engine, Instance, Module, Store};
@@ -23,7 +23,7 @@ const LIMITS: Limits = Limits { fuel: 2_000_000_000, memory: 256 << 20 };
 fn interpreter() -> Option<&'static Interpreter> {
     static ONE: OnceLock<Option<Interpreter>> = OnceLock::new();
     let one = ONE.get_or_init(|| {
-        let cache = allot_files::cache("python");
+        let cache = allot_base::cache("python");
         let fetched = cache.as_ref().map(|folder| folder.join(BUILDS[0].file));
         let path =
             std::env::var_os("ALLOT_PYTHON").map(PathBuf::from).or(fetched).filter(|path| path.exists())?;

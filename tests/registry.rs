@@ -13,10 +13,9 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use allot_error::Error;
-use allot_files::is_registry_address;
+use allot_base::{Error, is_registry_address};
 use allot_record::hex;
-use allot_registry::{Reference, fetch, push};
+use allot_remote::registry::{Reference, fetch, push};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -370,7 +369,7 @@ fn a_component_goes_up_in_parts_or_as_a_whole() {
     }
     let methods: Vec<String> = server.asked().into_iter().map(|(method, _, _)| method).collect();
     assert_eq!(methods.iter().filter(|method| *method == "PATCH").count(), 3 + 2);
-    assert_eq!(told(push(b"\0asm\x01\0\0\0", "oci://127.0.0.1:1/x")), "what is to be pushed is no component");
+    assert_eq!(told(push(b"\0asm\x01\0\0\0", "oci://127.0.0.1:1/x")), "the file to push is not a component");
 }
 
 #[test]
@@ -407,7 +406,7 @@ fn nothing_else_than_what_was_named_is_taken_or_kept() {
     let (server, cache) = (Registry::start(), tempfile::tempdir().unwrap());
     let reference = server.holds(&[("application/wasm", &[5; 10_000])]);
     let (place, blob) = (&server.address, digest(&[5; 10_000]));
-    let other = |digest: &str| format!("{place} gave something else than {digest}; nothing was kept");
+    let other = |digest: &str| format!("{place} sent content that is not {digest}; nothing was kept");
     for (manner, wrong) in [
         (Manner::OtherManifest, other(&format!("sha256:{}", reference.digest()))),
         (Manner::OtherBlob, other(&blob)),
@@ -427,7 +426,7 @@ fn nothing_else_than_what_was_named_is_taken_or_kept() {
     }
     server.behaves(Manner::Cut);
     let cut = told(fetch(&reference, Some(cache.path())));
-    assert!(cut.starts_with(&format!("the way to {place} broke off at `{blob}` of `it`: ")), "{cut}");
+    assert!(cut.starts_with(&format!("the connection to {place} broke at `{blob}` of `it`: ")), "{cut}");
     assert_eq!(files(cache.path()), 0);
 
     // Slow is not wrong.
@@ -445,9 +444,8 @@ fn what_a_registry_says_is_told() {
         server.behaves(Manner::Status(at, status, code));
         told(fetch(&reference, None))
     };
-    let stranger = |thing: &str, status: u16| {
-        format!("{place} does not give {thing} to someone without a login ({status})")
-    };
+    let stranger =
+        |thing: &str, status: u16| format!("{place} does not give {thing} to an anonymous user ({status})");
     assert_eq!(wrong("manifests", 404, ""), format!("{place} has no {whole}"));
     assert_eq!(wrong("manifests", 404, "MANIFEST_UNKNOWN"), format!("{place} has no {whole}"));
     assert_eq!(wrong("manifests", 404, "NAME_UNKNOWN"), format!("{place} has no `it`"));
@@ -465,11 +463,14 @@ fn what_a_registry_says_is_told() {
         server.behaves(Manner::Status("blobs", status, ""));
         told(push(&uniform(), &format!("oci://{place}/it:1")))
     };
-    assert_eq!(put(401), format!("{place} does not take `it:1` from someone without a login (401)"));
+    assert_eq!(put(401), format!("{place} does not take `it:1` from an anonymous user (401)"));
     assert_eq!(put(500), format!("{place} can't serve `it:1` now (500)"));
 
     server.behaves(Manner::BadToken);
-    assert_eq!(told(fetch(&reference, None)), format!("{place} does not answer as a registry about `it`"));
+    assert_eq!(
+        told(fetch(&reference, None)),
+        format!("{place} does not answer like a registry when asked for `it`")
+    );
     // `.invalid` is nobody's, by RFC 2606.
     let nowhere = Reference::parse(&format!("oci://no.invalid/it@{}", digest(b""))).unwrap();
     assert!(told(fetch(&nowhere, None)).starts_with("could not reach no.invalid: "));
@@ -493,16 +494,16 @@ fn only_one_component_is_a_policy() {
     let tar = layer("application/vnd.oci.image.layer.v1.tar+gzip", 9);
     assert_eq!(wrong(&manifest(&json!([tar]))), "has 0 layers with Wasm");
     assert_eq!(wrong(&manifest(&json!([wasm, wasm]))), "has 2 layers with Wasm");
-    assert_eq!(wrong(&json!({"schemaVersion": 2})), "is no image manifest");
-    assert_eq!(wrong(&json!([1, 2])), "is no image manifest");
+    assert_eq!(wrong(&json!({"schemaVersion": 2})), "is not an image manifest");
+    assert_eq!(wrong(&json!([1, 2])), "is not an image manifest");
     let less = manifest(&json!([layer("application/wasm", -1)]));
-    assert_eq!(wrong(&less), "has a component of less than no bytes");
+    assert_eq!(wrong(&less), "has a component of negative size");
     for digest in ["sha512:00", "sha256:00", "../../../up"] {
         let odd = json!({"mediaType": "application/wasm", "digest": digest, "size": 9});
-        assert_eq!(wrong(&manifest(&json!([odd]))), "names its component by something else than a sha256");
+        assert_eq!(wrong(&manifest(&json!([odd]))), "does not name its component by a sha256");
     }
     let large = wrong(&manifest(&json!([layer("application/wasm", 1 << 40)])));
-    assert!(large.contains("has 1099511627776 bytes; a policy has "), "{large}");
+    assert!(large.contains("has 1099511627776 bytes; expected at most "), "{large}");
     assert!(!server.paths().iter().any(|path| path.contains("/blobs/")), "refused before it is fetched");
 
     // The media type of older tools, and what else may lie beside a component.
@@ -551,34 +552,34 @@ fn addresses_are_whole_or_refused() {
         assert!(!error.hints.is_empty(), "{error}");
         error.what.replace(&format!("`{text}` "), "")
     };
-    assert_eq!(wrong(&format!("oci:ghcr.io/x@sha256:{hex}")), "is no address in a registry");
+    assert_eq!(wrong(&format!("oci:ghcr.io/x@sha256:{hex}")), "is not an address in a registry");
     assert_eq!(wrong("oci://ghcr.io/x"), "has no digest");
     assert_eq!(wrong("oci://ghcr.io/x:1.0"), "has no digest");
     assert_eq!(wrong(&format!("oci://ghcr.io/x:1.0@sha256:{hex}")), "has a tag and a digest");
-    assert_eq!(wrong(&format!("oci://ghcr.io/x@sha512:{hex}{hex}")), "has a digest that is no sha256");
-    assert_eq!(wrong("oci://ghcr.io/x@"), "has a digest that is no sha256");
-    let short = "has a digest that is not of 64 hexadecimal digits";
+    assert_eq!(wrong(&format!("oci://ghcr.io/x@sha512:{hex}{hex}")), "has a digest that is not a sha256");
+    assert_eq!(wrong("oci://ghcr.io/x@"), "has a digest that is not a sha256");
+    let short = "has a digest that does not have 64 hexadecimal digits";
     assert_eq!(wrong("oci://ghcr.io/x@sha256:"), short);
     assert_eq!(wrong(&format!("oci://ghcr.io/x@sha256:{hex}0")), short);
     assert_eq!(wrong(&format!("oci://ghcr.io/x@sha256:{}", hex.replace('a', "g"))), short);
     let capitals = hex.to_uppercase();
     assert_eq!(wrong(&format!("oci://ghcr.io/x@sha256:{capitals}")), "has a digest in capital letters");
     for (bare, why) in [
-        ("/x", "names no registry"),
+        ("/x", "does not name a registry"),
         ("ghcr.io", "has no name after its registry"),
         ("ghcr.io/", "has no name after its registry"),
-        ("ghcr.io/me/x/", "has a name with what no name in a registry has"),
-        ("ghcr.io/Me/x", "has capital letters, which no name in a registry has"),
-        ("gh cr.io/x", "names a registry that no host is called by"),
-        ("ghcr.io:port/x", "names a registry that no host is called by"),
-        ("[::g]/x", "names a registry that no host is called by"),
+        ("ghcr.io/me/x/", "has a name with characters that are not allowed in a registry"),
+        ("ghcr.io/Me/x", "has capital letters, which names in a registry can't have"),
+        ("gh cr.io/x", "names a registry with an invalid host name"),
+        ("ghcr.io:port/x", "names a registry with an invalid host name"),
+        ("[::g]/x", "names a registry with an invalid host name"),
         ("..", "has no name after its registry"),
-        ("ghcr.io/a//b", "has a name with what no name in a registry has"),
-        ("ghcr.io/../x", "has a name with what no name in a registry has"),
-        ("ghcr.io/x?y", "has a name with what no name in a registry has"),
-        ("ghcr.io/x#y", "has a name with what no name in a registry has"),
-        ("ghcr.io/x%2e", "has a name with what no name in a registry has"),
-        ("ghcr.io/é", "has a name with what no name in a registry has"),
+        ("ghcr.io/a//b", "has a name with characters that are not allowed in a registry"),
+        ("ghcr.io/../x", "has a name with characters that are not allowed in a registry"),
+        ("ghcr.io/x?y", "has a name with characters that are not allowed in a registry"),
+        ("ghcr.io/x#y", "has a name with characters that are not allowed in a registry"),
+        ("ghcr.io/x%2e", "has a name with characters that are not allowed in a registry"),
+        ("ghcr.io/é", "has a name with characters that are not allowed in a registry"),
     ] {
         assert_eq!(wrong(&format!("oci://{bare}@sha256:{hex}")), why, "{bare}");
     }
@@ -590,8 +591,8 @@ fn addresses_are_whole_or_refused() {
 
     let pushed = |text: &str| told(push(&uniform(), text));
     assert!(pushed(&format!("oci://ghcr.io/x@sha256:{hex}")).ends_with("has a digest already"));
-    assert!(pushed("oci://ghcr.io/x:-1").ends_with("has a tag that no registry takes"));
-    assert!(pushed("ghcr.io/x").ends_with("is no address in a registry"));
+    assert!(pushed("oci://ghcr.io/x:-1").ends_with("has an invalid tag"));
+    assert!(pushed("ghcr.io/x").ends_with("is not an address in a registry"));
 }
 
 /// Runs in processes of their own, below: who asks is said by the environment.
@@ -642,7 +643,7 @@ fn whoever_logged_in_with_docker_is_known() {
             assert!(said.contains(&format!(" to {who} (401)")), "{said}");
             assert!(said.contains(&format!("`docker login {place}`")), "{said}");
         };
-        let stranger = "someone without a login";
+        let stranger = "an anonymous user";
         refused(&json!({}), stranger);
         refused(&json!({"auths": {"ghcr.io": login}}), stranger);
         refused(&json!({"auths": {place: {}}, "credsStore": "secretservice"}), stranger);
@@ -728,7 +729,7 @@ fn a_run_does_not_start_with_another_policy_than_it_names() {
     };
     server.behaves(Manner::OtherBlob);
     let wrong = run(&reference.to_string());
-    assert!(wrong.contains(&format!("{} gave something else than sha256:", server.address)), "{wrong}");
+    assert!(wrong.contains(&format!("{} sent content that is not sha256:", server.address)), "{wrong}");
     server.behaves(Manner::Plain);
     let tagged = run(&format!("oci://{}/even:1", server.address));
     assert!(tagged.contains("has no digest") && tagged.contains("hint: "), "{tagged}");

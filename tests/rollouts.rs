@@ -30,7 +30,7 @@ const BOTH: [Kind; 2] = [Kind::Sglang, Kind::Vllm];
 /// The config, with its rollouts on a server.
 fn there(server: &Server) -> String {
     let section = format!(
-        "[rollouts]\nuse = \"{}\"\nurl = \"{}\"\nweights = \"{}\"\nretry_seconds = 0.005\nrequest_seconds = 60\n\
+        "[rollout_server]\nuse = \"{}\"\nurl = \"{}\"\nweights = \"{}\"\nretry_seconds = 0.005\nrequest_seconds = 60\n\
          patience_seconds = 30\n\n[model]",
         server.kind.name(),
         server.url,
@@ -219,7 +219,7 @@ fn what_a_server_was_asked_that_dies_the_others_do() {
         }
         scratch.write("run.toml", shared(&all, 1));
         let said = told(&scratch, &servers[0], &["run.toml", "--out", "away"]);
-        assert!(said.contains("has not done `") && said.ends_with("exit code 2"), "{said}");
+        assert!(said.contains("did not complete `") && said.ends_with("exit code 2"), "{said}");
         for server in &all {
             server.play(Vec::new());
         }
@@ -281,10 +281,13 @@ fn a_server_samples_each_request_as_it_says() {
     let requests = "[requests]\ntemperature = [0.5, 1.0]\n";
     scratch.write("run.toml", there(&server) + requests);
     let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
-    assert!(said.contains("tells `raw_logprobs`"), "{said}");
+    assert!(said.contains("returns `raw_logprobs`"), "{said}");
     scratch.write("run.toml", there(&server).replace("temperature = 1.0", "top_k = 9") + requests);
     let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
-    assert!(said.contains("`requests.temperature` has 0.5; vLLM tells log-probabilities before"), "{said}");
+    assert!(
+        said.contains("`requests.temperature` has 0.5; vLLM reports log-probabilities from before"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -340,7 +343,7 @@ fn a_dry_run_asks_the_server_and_loads_nothing() {
     let (scratch, server) = (Scratch::new(), Server::started(Kind::Sglang, unseeded));
     scratch.write("run.toml", there(&server));
     let said = told(&scratch, &server, &["run.toml", "--dry-run"]);
-    assert!(said.contains("note: the server draws without the seeds of rollouts"), "{said}");
+    assert!(said.contains("note: the server ignores the seeds of rollouts"), "{said}");
 }
 
 // ---- failures that pass
@@ -713,8 +716,8 @@ fn what_a_user_gets_wrong_is_told_before_anything_is_made() {
         one("temperature = 1.0", "temperature = 0.7"),
         one("temperature = 1.0", "temperature = 0.7\ntop_p = 0.9"),
         one(
-            "[rollouts]",
-            "[engine]\nuse = \"tinker\"\nurl = \"http://localhost:1\"\nserver = \"tinker\"\nbase_model = \"m\"\n\n[rollouts]",
+            "[rollout_server]",
+            "[engine]\nuse = \"tinker\"\nurl = \"http://localhost:1\"\nserver = \"tinker\"\nbase_model = \"m\"\n\n[rollout_server]",
         ),
         one("\"uniform\"", &format!("\"{}\"", wants_entropy(&scratch))),
     ];

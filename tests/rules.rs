@@ -548,7 +548,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
         run: run.clone(),
         limits: config.budget.limits(config.world.longest),
         ceilings: config.budget.ceilings(),
-        caps: allot::shipped::stamp(config.policy.caps.caps()),
+        caps: allot::shipped::stamp(config.policy.limits.caps()),
         state: String::new(),
         accuracy: None,
         scores: Vec::new(),
@@ -695,7 +695,7 @@ fn every_rule_has_its_own_sentence() {
     policy `p` held rollout 0 of prompt `0`, which it also picked, and has no `replay` among its needs (step 5, round 1)
     policy `p` asked for mini-batches of 0 rollouts; one has at least 1 (step 5, round 1)
     policy `p` asked for 2 passes over its batch; there are 1 to 1 in this run (step 5, round 1)
-    policy `p` returned a state of 16777217 bytes; the record takes 16777216 at most (step 5, round 1)
+    policy `p` returned a state of 16777217 bytes; the limit of the record is 16777216 (step 5, round 1)
     policy `p` changed its state by 16 bytes; for such changes the run's record takes 9 bytes more (step 5, round 1)
     policy `p` returned 65 metrics; the record takes 64 at most (step 5, round 1)
     policy `p` named a metric `p\u001b[2J\nerror: \u202eno`, of 18 bytes; a name has 1 to 64, ASCII letters, digits and `-`, `_`, `.`, `/`, a letter or digit first (step 5, round 1)

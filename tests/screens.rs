@@ -74,7 +74,7 @@ fn a_config_that_is_not_there_is_told_with_what_ships() {
     assert!(said.contains("there is no file `quikstart`, and no config ships under that name"), "{said}");
     assert!(said.contains("hint: did you mean `quickstart`?"), "{said}");
     let said = Scratch::new().allot(&["configs", "nothing-like-it"]);
-    assert!(said.contains("hint: `allot configs` lists those that ship"), "{said}");
+    assert!(said.contains("hint: run `allot configs` to list the shipped configs"), "{said}");
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn a_record_that_was_cut_off_is_read_as_far_as_it_goes() {
     scratch.write("cut.jsonl", &whole[..whole.len() - 20]);
     insta::assert_snapshot!(scratch.allot(&["replay", "cut.jsonl", "uniform"]), @"
     60 calls, no difference
-    the record's last line is cut off; it was left out (line 122)
+    the record's last line is cut off and was left out (line 122)
     exit code 0
     ");
     for cut in (500..whole.len()).step_by(997) {
         scratch.write("cut.jsonl", &whole[..cut]);
         let text = scratch.allot(&["replay", "cut.jsonl", "uniform"]);
-        let told = text.contains("is cut off; it was left out")
+        let told = text.contains("is cut off and was left out")
             || text.contains("has no end")
             || text.contains("not one whole line");
         assert!(told, "cut at {cut}: {text}");
@@ -330,7 +330,7 @@ fn a_value_of_the_wrong_type_is_told_with_its_line() {
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("groups = 4", "groups = 0"), &["simulate", "run.toml"]), @"
-    error: `run.toml`: `run.groups` is 0; it is at least 1
+    error: `run.toml`: `run.groups` is 0; expected at least 1
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("groups = 4", "groups = "), &["simulate", "run.toml"]), @"
@@ -350,13 +350,13 @@ fn a_missing_key_is_told() {
 #[test]
 fn a_budget_that_limits_nothing_is_refused() {
     insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", ""), &["simulate", "run.toml"]), @"
-    error: `run.toml`: [budget] limits nothing
+    error: `run.toml`: [budget] sets no limit
 
     hint: set `rollouts`, `tokens`, `flops` or `seconds`
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("rollouts = 1200", "flops = -1.0"), &["simulate", "run.toml"]), @"
-    error: `run.toml`: `budget.flops` is -1; it is finite and more than 0
+    error: `run.toml`: `budget.flops` is -1; expected a finite number above 0
     exit code 2
     ");
 }
@@ -367,7 +367,7 @@ fn a_run_is_scored_by_one_measure() {
     insta::assert_snapshot!(with(&twice, &["simulate", "run.toml"]), @"
     error: `run.toml`: `evaluation.every` and `evaluation.every_rollouts` are both given
 
-    hint: the score is taken by one measure
+    hint: set only one of them
     exit code 2
     ");
 }
@@ -403,7 +403,7 @@ fn an_unknown_policy_is_told_with_the_nearest_name() {
     error: no policy is called `pilot-comit`
 
     hint: did you mean `pilot-commit`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
 }
@@ -426,7 +426,7 @@ fn settings_are_checked_by_name_type_and_sense() {
     insta::assert_snapshot!(set("learning_rate=1e-3"), @"
     error: policy `pods` has no setting `learning_rate`
 
-    hint: known are `generate`, `keep`, `rule`
+    hint: use one of `generate`, `keep`, `rule`
     hint: Use `-o SECTION.KEY=VALUE` to change a key of the config.
     exit code 2
     ");
@@ -452,18 +452,18 @@ fn settings_are_checked_by_name_type_and_sense() {
 fn limits_that_make_no_sense_are_told() {
     let caps = |caps: &str| {
         with(
-            &CONFIG.replace("[world]", &format!("[policy.caps]\n{caps}\n[world]")),
+            &CONFIG.replace("[world]", &format!("[policy.limits]\n{caps}\n[world]")),
             &["simulate", "run.toml"],
         )
     };
     insta::assert_snapshot!(caps("seconds = 1e30"), @"
-    error: `run.toml`, [policy.caps]: `seconds` is 1000000000000000000000000000000; it is more than 0 and at most a day, 86400
+    error: `run.toml`, [policy.limits]: `seconds` is 1000000000000000000000000000000; expected more than 0 and at most 86400
     exit code 2
     ");
     insta::assert_snapshot!(caps("fuel = 1000"), @"
     error: could not load policy `uniform`: its `describe` failed: ran out of fuel: more than 1000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
     exit code 2
     ");
     insta::assert_snapshot!(with(&CONFIG.replace("prompts = 100", "prompts = 4_000_000_000"), &["simulate", "run.toml"]), @"
@@ -521,9 +521,9 @@ fn no_policy_s_name_is_in_the_host() {
 fn a_policy_is_started_built_checked_and_run() {
     let scratch = Scratch::new();
     insta::assert_snapshot!(scratch.allot(&["new", "My Policy"]), @"
-    error: `My Policy` can't be a policy's name
+    error: `My Policy` is not a valid policy name
 
-    hint: a name is lower-case letters, digits and dashes, as in `my-policy`
+    hint: use lower-case letters, digits and dashes, as in `my-policy`
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "my-policy"]), @"
@@ -531,7 +531,7 @@ fn a_policy_is_started_built_checked_and_run() {
     exit code 0
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "my-policy"]), @"
-    error: there is a `./my-policy` already
+    error: `./my-policy` already exists
     exit code 2
     ");
 
@@ -578,15 +578,15 @@ fn building_nonsense_is_told() {
     ");
     scratch.write("empty.wat", "(module)");
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
-    error: `empty.wat` does not become a component: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
+    error: could not build a component from `empty.wat`: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
 
-    hint: a module exports what wit/0.2/allocation.wit asks for, or wit/reward/0.1/reward.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface from the module: `allot new NAME` makes a policy that does, `allot new NAME --kind grader` a grader
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "."]), @"
-    error: `.` is no project of a policy or a grader
+    error: `.` is not a project of a policy or a grader
 
-    hint: a policy's has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; a grader's one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
+    hint: run `allot new NAME --lang LANGUAGE` to start one; a policy has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`, a grader one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`
     exit code 2
     ");
 }

@@ -138,11 +138,11 @@ fn what_ends_no_answer_is_told() {
     let tokens = Tokens::read(&folder).unwrap();
     let end = "<|im_end|>".to_owned();
     let told = |stop: &str| tokens.stops_and(&texts([stop])).err().map(|error| error.to_string());
-    let quoted = format!("`model.stop` has \"{end}\\n\", which has a special token within it");
+    let quoted = format!("`model.stop` has \"{end}\\n\", which contains a special token");
     assert!(told(&format!("{end}\n")).unwrap().starts_with(&quoted), "{quoted}");
     assert!(told("").unwrap().starts_with("`model.stop` has \"\", which has no token"));
     let long = "x".repeat(5000);
-    assert!(told(&long).unwrap().contains("5000 bytes together; 4096 are the limit"));
+    assert!(told(&long).unwrap().contains("5000 bytes in total; expected at most 4096"));
     // By itself it is a token.
     let stops = tokens.stops_and(&texts([end.as_str()])).unwrap();
     assert!(stops.texts().is_empty() && stops.tokens().len() == 2);

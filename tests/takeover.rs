@@ -231,7 +231,7 @@ fn settings_alone_are_changed_too() {
     // Asked with the settings of each of its times, the policy answers as it did.
     insta::assert_snapshot!(told(&scratch, &["replay", "out"]), @"
     16 calls, no difference
-    the record has another policy from step 4 on; uniform began anew there
+    the record has another policy from step 4 on; uniform started afresh there
     exit code 0
     ");
     // With another policy in between, the settings are that one's.
@@ -258,7 +258,7 @@ fn what_is_in_force_already_takes_nothing_over() {
         };
         let before = files(&run.join("checkpoints"));
         let said = ran(&scratch, &[&["--resume", "again"], args].concat());
-        assert!(said.contains("policy `uniform` is in force already, with these settings\n"), "{said}");
+        assert!(said.contains("the run already uses policy `uniform` with these settings\n"), "{said}");
         assert!(said.contains("goes on after step 6 of 8\n") && !said.contains("takes over"), "{said}");
         assert_eq!(swaps(&run).len(), usize::from(set));
         let after = files(&run.join("checkpoints"));
@@ -275,7 +275,7 @@ fn what_is_in_force_already_takes_nothing_over() {
     let run = stopped(&scratch, "whole", "out", 0);
     fs::write(run.join("record.jsonl"), &record[..record.len() / 2]).unwrap();
     let said = ran(&scratch, &["--resume", "out", "--policy", "uniform"]);
-    assert!(said.contains("it has no checkpoint yet, and starts anew"), "{said}");
+    assert!(said.contains("it has no checkpoint yet, so it starts over"), "{said}");
     assert_eq!(scratch.read("out/record.jsonl"), record);
 }
 
@@ -298,7 +298,7 @@ fn a_component_of_ones_own_takes_over_and_so_does_its_next_build() {
     // However the path is written it is the same one, with the settings that it has.
     stopped(&scratch, "out", "again", 4);
     let said = ran(&scratch, &["--resume", "again", "--policy", "././mine.wasm"]);
-    assert!(said.contains("is in force already"), "{said}");
+    assert!(said.contains("the run already uses policy"), "{said}");
 
     // Another build takes over where it is named; config and settings stay as they are.
     build("pods");

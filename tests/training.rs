@@ -541,9 +541,9 @@ fn a_run_that_is_over_shows_its_table_again() {
     fs::remove_dir_all(run.join("checkpoints")).unwrap();
     assert_eq!(trained(&scratch, &["--resume", "out/."]), table);
     insta::assert_snapshot!(told(&scratch, &args), @"
-    error: there is a run in `out` already
+    error: there is already a run in `out`
 
-    hint: give another folder, or go on with it: allot train --resume out
+    hint: give another folder, or continue it: allot train --resume out
     exit code 2
     ");
 }
@@ -657,10 +657,10 @@ fn ctrl_c_stops_saves_and_says_how_to_go_on() {
     let done = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.contains("stopping: what is sampled is kept; again to stop at once, without"), "{said}");
+    assert!(said.contains("stopping: samples are kept; press Ctrl-C again to discard them"), "{said}");
     let last = said.lines().last().unwrap();
     let place =
-        last.strip_prefix("paused ").and_then(|l| l.strip_suffix("; to go on: allot train --resume out"));
+        last.strip_prefix("paused ").and_then(|l| l.strip_suffix("; to continue: allot train --resume out"));
     let place = place.unwrap_or_else(|| panic!("{said}")).to_owned();
     let (when, step) = place.split_once(" step ").unwrap();
     let step = step.parse::<usize>().unwrap() - usize::from(when == "within");
@@ -721,7 +721,7 @@ fn a_damaged_checkpoint_is_told_and_an_earlier_one_is_taken() {
         fs::create_dir(run.join("checkpoints/.writing-step-000005")).unwrap();
         let said = told(&scratch, &["--resume", "out"]);
         let note = format!("note: `out/checkpoints/step-000006/{file}` is ");
-        assert!(said.contains(&note) && said.contains("; an earlier one is taken"), "{said}");
+        assert!(said.contains(&note) && said.contains("; an earlier one is used"), "{said}");
         assert!(said.contains("goes on after step 4 of 6"), "{said}");
         assert_same(&whole, &run, file);
         assert_eq!(checkpoints(&run).len(), 3, "nothing is left over");
@@ -812,9 +812,9 @@ fn without_a_whole_checkpoint_nothing_is_thrown_away() {
     let before = scratch.read("out/record.jsonl");
     insta::assert_snapshot!(told(&scratch, &["--resume", "out"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
-    error: no checkpoint in `out/checkpoints` is whole: `out/checkpoints/step-000006/state.json` is not what its checkpoint's manifest says
+    error: no checkpoint in `out/checkpoints` is complete: `out/checkpoints/step-000006/state.json` does not match its checkpoint's manifest
 
-    hint: put back what was changed; without that folder the run starts anew
+    hint: restore what was changed; without that folder the run starts over
     exit code 2
     ");
     assert_eq!(scratch.read("out/record.jsonl"), before);
@@ -837,7 +837,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
     error: the checkpoint `out/checkpoints/step-000004` is from a run with another config
 
-    hint: the run's `resolved.toml` was changed; put it back as it was
+    hint: the run's `resolved.toml` was changed; restore it
     exit code 2
     ");
     scratch.write("out/resolved.toml", resolved);
@@ -851,9 +851,9 @@ fn a_checkpoint_of_another_run_is_refused() {
     ");
     scratch.write("other.toml", CONFIG);
     insta::assert_snapshot!(told(&scratch, &["other.toml", "--resume", "out"]), @"
-    error: the run in `out` has another config than the one given
+    error: the run in `out` has a different config from the one given
 
-    hint: leave the config out: a run goes on with its own
+    hint: leave the config out: a run continues with its own
     exit code 2
     ");
 
@@ -862,7 +862,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
     error: the checkpoint `out/checkpoints/step-000004` is from a run with other problems
 
-    hint: the data that the config names are not what they were at that time
+    hint: the data that the config names have changed since
     exit code 2
     ");
     let weights = scratch.path().join("mine/model.safetensors");
@@ -874,7 +874,7 @@ fn a_checkpoint_of_another_run_is_refused() {
     policy uniform 0.1.0, sha256 HASH, seed 1, 91 problems to train on, 30 held out
     error: the checkpoint `out/checkpoints/step-000004` is from a run with another model
 
-    hint: the weights that the config names are not the ones of that time
+    hint: the weights that the config names have changed since
     exit code 2
     ");
     fs::write(scratch.path().join("out/record.jsonl"), "").unwrap();
@@ -915,7 +915,7 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     insta::assert_snapshot!(error(&String::from_utf8_lossy(&done.stderr)), @"
     error: could not write `out/checkpoints/.writing-step-000004/optimizer.safetensors`: File too large (os error 27)
 
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     note: the last good checkpoint is out/checkpoints/step-000002; to resume from it: allot train --resume out
     ");
     assert_eq!(checkpoints(&run), left);
@@ -926,7 +926,7 @@ fn a_disk_that_is_full_costs_no_checkpoint() {
     insta::assert_snapshot!(error(&told(&scratch, &["--resume", "out"])), @"
     error: could not write `out/rollouts/part-00002.parquet`: the disk is full
 
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     note: the last good checkpoint is out/checkpoints/step-000002; to resume from it: allot train --resume out
     exit code 2
     ");
@@ -949,7 +949,7 @@ fn an_update_that_is_not_finite_is_refused_and_its_batch_is_told() {
     error: the update of step 1 was refused: the gradient is not finite; its batch was 8 of prompt 65, 8 of prompt 79, 8 of prompt 67, 8 of prompt 6, 8 of prompt 70, 8 of prompt 54, 8 of prompt 80, 8 of prompt 74
 
     hint: lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     note: the last good checkpoint is out/checkpoints/step-000001
     exit code 2
     ");
@@ -971,7 +971,7 @@ fn a_model_whose_weights_are_not_finite_is_never_saved() {
     error: probabilities in step 1 are not finite: an earlier update has broken the model
 
     hint: lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint
-    note: all that was finished is in out/record.jsonl
+    note: everything that was finished is in out/record.jsonl
     exit code 2
     ");
     assert!(!scratch.path().join("out/checkpoints").exists());
@@ -990,7 +990,7 @@ fn a_model_that_is_not_finite_as_it_lies_there_is_told_so() {
     insta::assert_snapshot!(error(&told(&scratch, &["run.toml", "--out", "out"])), @"
     error: the weights of `[scratch]/mine` are not finite: 1 of 152128 are NaN or infinite in its files
 
-    hint: take another copy of the model, or a checkpoint from before it broke
+    hint: use another copy of the model, or a checkpoint from before it broke
     exit code 2
     ");
     assert!(!scratch.path().join("out").exists());

@@ -53,7 +53,7 @@ fn records(folder: &Path) -> Vec<(String, Vec<u8>)> {
         let name = run.strip_prefix(folder).unwrap().display().to_string();
         (name, fs::read(run.join("record.jsonl")).unwrap())
     };
-    allot_files::find::runs(folder).into_iter().map(one).collect()
+    allot_base::find::runs(folder).into_iter().map(one).collect()
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_tuning_that_is_over_is_not_done_again() {
     // Another range is another comparison.
     scratch.write("compare.toml", simulated(&TUNE.replace("[2, 4, 8, 16]", "[2, 4, 8]")));
     let other = scratch.allot(&["compare", "compare.toml", "--out", "out", "--seeds", "5"]);
-    assert!(other.contains("tuning are others") && other.ends_with("exit code 2"), "{other}");
+    assert!(other.contains("tuning differ") && other.ends_with("exit code 2"), "{other}");
 }
 
 #[test]
@@ -249,9 +249,9 @@ fn seeds_that_are_in_both_are_refused() {
     let scratch = with(&simulated(&TUNE.replace("trials = 9", "trials = 9\nseeds = [9, 5]")));
     let text = scratch.allot(&["compare", "compare.toml", "--dry-run"]);
     insta::assert_snapshot!(text, @"
-    error: `compare.toml`: seed 5 is one of the comparison and one of its tuning; a winner would be measured where it was chosen
+    error: `compare.toml`: seed 5 is used by both the comparison and its tuning; a winner would be evaluated on the seed that selected it
 
-    hint: leave `compare.tune.seeds` out, or give it other seeds than `compare.seeds`
+    hint: leave `compare.tune.seeds` out, or set it to seeds outside `compare.seeds`
     exit code 2
     ");
 }
@@ -261,7 +261,7 @@ fn a_rung_that_ends_before_the_first_evaluation_is_refused() {
     let scratch = with(&simulated(TUNE).replace("every_rollouts = 40", "every_rollouts = 700"));
     let text = scratch.allot(&["compare", "compare.toml", "--out", "out"]);
     insta::assert_snapshot!(text, @"
-    error: `compare.toml`: the first rung of the tuning of `uniform` ends after 666 rollouts, before its first evaluation, after 700
+    error: `compare.toml`: the first rung of the tuning of `uniform` ends after 666 rollouts, before its first evaluation at 700
 
     hint: evaluate more often, with `evaluation.every_rollouts`, or set fewer `compare.tune.rungs`
     exit code 2
@@ -344,7 +344,7 @@ fn scores_grow_apart_by_a_rule_that_is_the_same_for_every_arm() {
     assert!(report["resolution"].as_f64().unwrap() < 0.3, "{}", report["resolution"]);
     let wrong = with(&config.replace("every_rollouts = 20", "every = 5"));
     let text = wrong.allot(&["compare", "compare.toml", "--dry-run"]);
-    assert!(text.contains("`evaluation.growth` is of `evaluation.every_rollouts`"), "{text}");
+    assert!(text.contains("`evaluation.growth` needs `evaluation.every_rollouts`"), "{text}");
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn a_place_without_a_run_is_told() {
     hint: give the run's folder
     ");
     insta::assert_snapshot!(watch(&scratch, &["empty", "--every", "0"]), @"
-    error: `--every` is 0; it is from 0.1 to 3600 seconds
+    error: `--every` is 0; expected 0.1 to 3600 seconds
     ");
 }
 

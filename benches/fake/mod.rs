@@ -75,7 +75,7 @@ impl Engine for Fake {
 pub struct EveryThird;
 
 impl Reward<()> for EveryThird {
-    async fn score(&mut self, samples: &[(usize, &Sample<()>)]) -> Result<Vec<Verdict>, allot_error::Error> {
+    async fn score(&mut self, samples: &[(usize, &Sample<()>)]) -> Result<Vec<Verdict>, allot_base::Error> {
         let verdicts = samples
             .iter()
             .map(|(_, s)| {

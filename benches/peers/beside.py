@@ -33,7 +33,7 @@ rollouts = 1_000_000
 use = "uniform"
 [model]
 use = "{model}"
-[rollout]
+[sampling]
 max_tokens = 4
 [reward]
 grader = "exact"

@@ -1,5 +1,5 @@
-//! Collects the sources of the policies that ship into one folder, which `src/copy.rs` embeds: the rest of `policies`
-//! (components, SDKs, templates, twins in other languages) would make the program larger.
+//! Collects the sources of the shipped policies into one folder, which `src/copy.rs` embeds. The rest of
+//! `policies` (components, SDKs, templates, twins in other languages) would make the program larger.
 
 use std::path::Path;
 use std::{env, fs, io};

@@ -1,12 +1,12 @@
-//! A simulated run on a bank of rollouts: what there is of it beside the two verbs, and what it can't show.
+//! A simulated run on a bank of rollouts, and what such a run can't show.
 
 use std::path::Path;
 
 use allot_allocation::{Column, LENGTH};
 use allot_bank::{Bank, Drawn, Draws, Tally};
+use allot_base::{Error, Result, count};
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Sample;
-use allot_error::{Error, Result, count};
 use allot_judges::{Reward, Verdict};
 use allot_record::End;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::simulation::Simulated;
 use crate::summary::{Row, Totals, percent};
 
-/// For rollouts that were judged when they were sampled.
+/// A reward with the verdicts from when the bank's rollouts were sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct AsBefore;
 
@@ -27,7 +27,7 @@ impl Reward<Drawn> for AsBefore {
     }
 }
 
-/// The share of a run's rollouts that a model may give before more of a bank is asked for, in percent.
+/// The percentage of modelled rollouts above which a note recommends a larger bank.
 const MODELLED: f64 = 20.0;
 
 impl Simulated for Draws {
@@ -39,14 +39,11 @@ impl Simulated for Draws {
         if let (Some(pinned), Some(sha256)) = (&wanted.sha256, &bank.sha256)
             && pinned != sha256
         {
-            let what = format!("`{}` has the sha256 {sha256}, and the config demands {pinned}", wanted.file);
-            return Err(Error::new(what).hint("the bank was made anew, or is another one"));
+            let what = format!("the sha256 of `{}` is {sha256}; the config expects {pinned}", wanted.file);
+            return Err(Error::new(what).hint("set `bank.sha256` to the new value if you rebuilt the bank"));
         }
         if config.budget.tokens.is_some() && !bank.knows_lengths() {
-            let what = format!(
-                "`budget.tokens` limits nothing: `{}` does not say how long rollouts are",
-                wanted.file
-            );
+            let what = format!("`budget.tokens` has no effect: `{}` has no rollout lengths", wanted.file);
             let hint = "set `rollouts`, or make the bank with --characters-per-token";
             return Err(Error::new(what).hint(hint));
         }
@@ -74,7 +71,7 @@ impl Simulated for Draws {
             self.bank().prompts.iter().map(|prompt| prompt.tokens.map(|tokens| tokens as f32)).collect();
         lengths.filter(|_| name == LENGTH).map(|lengths| Column::of(name, lengths)).ok_or_else(|| {
             Error::new(format!("the column `{name}`, which a bank does not have"))
-                .hint(format!("it has `{LENGTH}`, if it knows the prompts' lengths"))
+                .hint(format!("use `{LENGTH}`, which a bank has if it knows the lengths of its prompts"))
         })
     }
 
@@ -118,7 +115,7 @@ impl Simulated for Draws {
         })
     }
 
-    /// It stays what it is.
+    /// The accuracy is constant, so it is not shown.
     fn progress(&self, _: f64) -> String {
         String::new()
     }
@@ -128,8 +125,8 @@ impl Simulated for Draws {
         let lengths =
             if bank.knows_lengths() { "" } else { "; a rollout of unknown length counts as one token" };
         Some(format!(
-            "a bank of {} with {}, mean pass rate {:.3}; past those, pass rates by Beta({:.2}, {:.2}) and what was \
-             seen of the prompt{lengths}",
+            "a bank of {} with {}, mean pass rate {:.3}; beyond those, pass rates from Beta({:.2}, {:.2}) \
+             and the prompt's own rollouts{lengths}",
             count(bank.prompts.len() as u64, "prompt"),
             count(bank.rollouts() as u64, "rollout"),
             self.accuracy(),
@@ -142,27 +139,28 @@ impl Simulated for Draws {
         let tally = self.tally();
         let modelled = percent(tally.model, tally.bank + tally.model);
         let more = (modelled > MODELLED).then(|| {
-            format!("{modelled:.0} % of the rollouts are the fitted model's; a bank with more of each prompt needs it less")
+            format!("{modelled:.0} % of the rollouts came from the fitted model; a larger bank needs it less")
         });
-        let first = "a bank does not learn: it ranks policies by where rollouts go, and not by what a model makes of them";
+        let first = "a bank does not learn: it ranks policies by where rollouts go, not by what a model \
+                     learns from them";
         std::iter::once(first.to_owned()).chain(not_shown(tally, totals)).chain(more).collect()
     }
 }
 
-/// What this run did that a bank can't tell the worth of.
+/// Returns notes about what this run did whose effect a bank can't show.
 fn not_shown(tally: &Tally, totals: &Totals) -> Vec<String> {
     let revisited = tally.revisited.len() as u64;
     let all = [
         (totals.again > 0).then(|| {
-            format!("trained on again: {}; what replay is worth is not shown", count(totals.again, "rollout"))
+            format!("trained on again: {}; replay's effect is not simulated", count(totals.again, "rollout"))
         }),
-        tally.steered.then(|| {
-            "optimizer steps were chosen by the policy; what they are worth is not shown".to_owned()
-        }),
+        tally
+            .steered
+            .then(|| "the policy chose the optimizer steps; their effect is not simulated".to_owned()),
         (revisited > 0).then(|| {
             format!(
-                "sampled at several versions: {}, as hard each time; what it is worth to follow a model's progress is \
-                 not shown",
+                "sampled at several versions: {}, with the same difficulty each time; model progress is \
+                 not simulated",
                 count(revisited, "prompt")
             )
         }),

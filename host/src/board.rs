@@ -1,22 +1,21 @@
-//! The runs of a comparison on the screen, while they are made: a row for each policy, a column for each seed, or for
+//! A comparison's runs on the screen while they run: a row for each policy, a column for each seed, or for
 //! each trial of a tuning.
 
 use std::time::{Duration, Instant};
 
-use allot_error::Result;
+use allot_base::Result;
 
 use crate::interrupt;
 use crate::jobs::{Field, Happened, JobState, Jobs};
 use crate::screen::Screen;
 
-/// Makes the runs that are left to make. `after` is called whenever some ended. Returns false where the user stopped it.
+/// Completes the remaining runs. `after` is called whenever some end. Returns false if the user stopped it.
 pub fn all_over(
     jobs: &mut Jobs<'_>,
     screen: &mut Screen<'_>,
     after: &mut dyn FnMut(&Jobs<'_>),
 ) -> Result<bool> {
-    let stop =
-        interrupt::listen("stopping: what the runs have sampled is kept; again to stop at once, without");
+    let stop = interrupt::listen("stopping: samples are kept; press Ctrl-C again to discard them");
     let mut table = Table { began: Instant::now(), before: jobs.all.iter().map(|j| j.share).sum(), lines: 0 };
     let mut looked: Option<Instant> = None;
     let (began, mut told, mut paused) = (Instant::now(), false, false);
@@ -24,7 +23,7 @@ pub fn all_over(
         let stopping = stop.is_asked();
         let Happened { ended, words } = jobs.poll(stopping)?;
         if !words.is_empty() {
-            // As below a table that was drawn: it is drawn anew under it.
+            // The next table is drawn below these lines.
             for words in &words {
                 screen.tell(words);
             }
@@ -38,7 +37,7 @@ pub fn all_over(
         }
         if stopping {
             if !paused {
-                // What was just said stands below the table: it is drawn anew under it.
+                // The line stands below the table, so the table is drawn again below it.
                 table.lines = 0;
                 paused = true;
             }
@@ -49,12 +48,13 @@ pub fn all_over(
         let open = jobs.count(|state| matches!(state, JobState::Waiting));
         if jobs.with_executor() == 0 && (stopping || open == 0) {
             table.draw(jobs, screen);
-            // A run that paused was stopped from outside.
+            // A paused run was stopped from outside.
             return Ok(!stopping && jobs.count(|state| matches!(state, JobState::Paused)) == 0);
         }
         if jobs.with_executor() == 0 && !told && began.elapsed() > Duration::from_secs(2) {
             screen.tell(
-                "waiting for a process that is still at work on a run, as of a comparison that was killed",
+                "waiting for a process that is still working on a run, such as one of a comparison that \
+                 was killed",
             );
             told = true;
         }
@@ -69,18 +69,18 @@ pub fn all_over(
     }
 }
 
-/// All runs on the screen.
+/// The table of all runs.
 struct Table {
     began: Instant,
-    /// Runs' worth of work that was done before.
+    /// The finished work at the start, in runs.
     before: f64,
-    /// Lines drawn last.
+    /// Number of lines drawn last.
     lines: usize,
 }
 
 impl Table {
-    /// A run ended: a line of its own, where the table can't be drawn over itself.
-    /// `later` ended at the same time, and are told of after it.
+    /// Prints a line for an ended run if the table can't be redrawn in place. `later` runs ended at the
+    /// same time and are reported after it.
     fn ended(jobs: &Jobs<'_>, i: usize, later: usize, screen: &mut Screen<'_>) {
         let job = &jobs.all[i];
         let (name, called) = (&jobs.field.rows[job.planned.arm], &jobs.field.columns[job.planned.column]);
@@ -109,7 +109,7 @@ impl Table {
         if self.lines > 0 {
             let _ = write!(drawn, "\x1b[{}A", self.lines);
         }
-        // A narrow terminal cuts off the end of a line; it does not wrap it.
+        // A narrow terminal truncates the line instead of wrapping it.
         drawn.push_str("\r\x1b[?7l");
         for line in &lines {
             let _ = writeln!(drawn, "\x1b[2K{line}");

@@ -1,5 +1,5 @@
-//! Checkpoints: a run's whole state between two steps or within one, as a folder that is written aside, hashed, and
-//! then renamed. Whatever stops the program, the checkpoints that have their name are whole.
+//! Checkpoints: the whole state of a run, between two steps or within one, as a folder that is written
+//! aside, hashed and then renamed. A checkpoint with its final name is complete, however the program ends.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,46 +8,45 @@ use std::io::{BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{RolloutId, Spent};
+use allot_base::{Error, Result, lasting, lasting_whole};
 use allot_engine::{Answer, Sample};
-use allot_files::{lasting, lasting_whole};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::summary::Totals;
 use crate::tally::{StepTally, Waiting};
 use crate::world::Paid;
-use allot_error::{Error, Result};
 use allot_outputs::rollouts::RolloutRow;
 use allot_record::{Mark, hex};
 
 /// The version of this layout.
 pub const FORMAT: u32 = 4;
 
-/// What a checkpoint is called while it is written, before its name.
+/// The prefix of a checkpoint that is being written.
 const WRITING: &str = ".writing-";
-/// What one is called whose place a new one of the same step takes, before its name.
+/// The prefix of a checkpoint that a new one of the same step replaces.
 const REPLACED: &str = ".replaced-";
 
-/// The state of a run without its model and optimizer. What may be large is borrowed from the run when it is written, so
-/// that a checkpoint never copies the buffered rollouts.
+/// The state of a run without its model and optimizer. Large parts are borrowed from the run when it is
+/// written, so that a checkpoint never copies the buffered rollouts.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunState<'a, R = allot_loop::State> {
-    /// The loop's state: the policy's memory, the pool, the buffer, the ledger, and the place within a step.
+    /// The loop's state: the policy's state, the pool, the buffer, the ledger, and the place within a step.
     pub run: R,
     /// Optimizer steps made.
     pub optimizer_steps: u32,
-    /// The buffered rollouts as the engine knows them, in the order of their numbers.
+    /// The buffered rollouts in the engine's form, ordered by id.
     pub samples: Vec<(RolloutId, Cow<'a, Sample<Answer>>)>,
     /// Rollouts of a round that was interrupted.
     pub paid: Cow<'a, [Paid<Answer>]>,
-    /// What evaluation spent.
+    /// Rollouts and tokens spent on evaluation.
     pub evaluation: Spent,
     /// Sums of the current step.
     pub tally: StepTally,
     /// Sums of steps that are decided and wait for their updates.
     #[serde(default = "VecDeque::new", skip_serializing_if = "VecDeque::is_empty")]
     pub waiting: VecDeque<Waiting>,
-    /// What the closing table is made of.
+    /// The totals for the closing table.
     pub totals: Totals,
     /// The length of the record.
     pub record: Mark,
@@ -68,33 +67,33 @@ pub struct RunState<'a, R = allot_loop::State> {
 }
 
 impl RunState<'_> {
-    /// Takes out the rows whose rollouts are still buffered.
+    /// Removes and returns the rows whose rollouts are still buffered.
     pub fn take_pending(&mut self) -> Vec<RolloutRow> {
         std::mem::take(&mut self.pending).into_iter().map(Cow::into_owned).collect()
     }
 }
 
-/// What a checkpoint is of, and the hashes of its files.
+/// The identity of a checkpoint, and the hashes of its files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT`].
     pub format: u32,
-    /// Steps finished.
+    /// Number of finished steps.
     pub steps: u32,
-    /// The sha256 of the config in force.
+    /// The sha256 of the resolved config.
     pub config: String,
     /// The policy's component's sha256.
     pub policy: String,
-    /// The hash of the weights that the run began with.
+    /// The hash of the run's initial weights.
     pub model: String,
     /// Each file's sha256, by its path in the folder.
     pub files: BTreeMap<String, String>,
 }
 
-/// A checkpoint whose files are all as they were written: its folder, and its manifest.
+/// A checkpoint whose files match their hashes: its folder and manifest.
 pub type Whole = (PathBuf, Manifest);
 
-/// Where a run's checkpoints are.
+/// The checkpoints of a run.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
@@ -102,13 +101,13 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The checkpoints of a run's folder, the last `keep` of which are kept.
+    /// Returns the checkpoints of a run's folder, which keeps the last `keep`.
     pub fn of(run: &Path, keep: u32) -> Self {
         Self { folder: run.join("checkpoints"), keep }
     }
 
-    /// Writes a checkpoint. `fill` writes the model into a folder; `manifest` lacks its files. Gives the
-    /// checkpoint's folder.
+    /// Writes a checkpoint and returns its folder. `fill` writes the model into a folder. `manifest` lacks
+    /// the files' hashes.
     pub fn write(
         &self,
         state: &RunState<'_, &allot_loop::State>,
@@ -132,23 +131,23 @@ impl Checkpoints {
             let text = serde_json::to_vec_pretty(&manifest);
             let text = text.map_err(|e| Error::new(format!("no manifest: {e}")))?;
             std::fs::write(&path, text).map_err(|e| told(&path, &e))?;
-            // On the disk before the folder has its name, adapters in theirs, too.
+            // Synced to disk before the rename, including adapters.
             lasting_whole(&aside)?;
-            // The same step again, as at the end of a run. Until the new one has its name there is the
-            // old one, under either of its names.
+            // The same step again, as at the end of a run. Until the rename, the old checkpoint exists
+            // under one of its names.
             if place.exists() {
                 let old = self.folder.join(format!("{REPLACED}{name}"));
                 std::fs::rename(&place, &old).map_err(|e| told(&old, &e))?;
             }
             std::fs::rename(&aside, &place).map_err(|e| told(&place, &e))?;
             lasting(&self.folder)?;
-            // And all that the run has beside it, which was made since it began.
+            // Syncs the run's folder, too, for files that were created since it began.
             self.folder.parent().map_or(Ok(()), lasting)
         };
         write().inspect_err(|_| {
             let _ = std::fs::remove_dir_all(&aside);
         })?;
-        // One of a later step is of a future that did not come: it was damaged, and an earlier one taken.
+        // Checkpoints of later steps are obsolete: they were damaged, and the run resumed before them.
         let (past, future): (Vec<_>, Vec<_>) = self.all()?.into_iter().partition(|p| *p <= place);
         for old in past.iter().rev().skip(self.keep as usize).chain(&future) {
             std::fs::remove_dir_all(old).map_err(|e| Error::file("remove", old, &e))?;
@@ -157,8 +156,8 @@ impl Checkpoints {
         Ok(place)
     }
 
-    /// Puts in order what a stop in the middle of writing left: one that was to be replaced has its name
-    /// again where the new one has not got it, and all else that has no name goes away.
+    /// Cleans up after an interrupted write: a checkpoint that was to be replaced gets its name back if the
+    /// new one is missing, and all other temporary folders are removed.
     fn clear(&self) -> Result<()> {
         for path in self.entries()? {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -172,14 +171,14 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Whether one was being written when the program stopped.
+    /// Returns whether a checkpoint was being written when the program stopped.
     pub fn interrupted(&self) -> Result<bool> {
         let writing = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(WRITING));
         Ok(self.entries()?.iter().any(writing))
     }
 
-    /// The newest checkpoint whose files are all as they were written, if there is one, and what is wrong
-    /// with those that are newer.
+    /// Returns the newest checkpoint whose files match their hashes, if there is one, and the errors of
+    /// newer checkpoints.
     pub fn newest(&self) -> Result<(Option<Whole>, Vec<Error>)> {
         self.clear()?;
         let mut broken = Vec::new();
@@ -192,13 +191,13 @@ impl Checkpoints {
         Ok((None, broken))
     }
 
-    /// What the newest one says it is of, its files unseen.
+    /// Returns the newest manifest without checking its files.
     pub fn latest(&self) -> Result<Option<Manifest>> {
         self.clear()?;
         Ok(self.all()?.last().and_then(|folder| manifest(folder).ok()))
     }
 
-    /// All that have their name, the oldest first.
+    /// Returns all complete checkpoints, oldest first.
     fn all(&self) -> Result<Vec<PathBuf>> {
         let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("step-"));
         let mut all: Vec<PathBuf> = self.entries()?.into_iter().filter(named).collect();
@@ -216,35 +215,35 @@ impl Checkpoints {
     }
 }
 
-/// Writes a value as JSON, part by part: the text of many long rollouts is larger than they are.
+/// Writes a value as JSON in parts, because the text of many long rollouts is larger than the rollouts.
 fn streamed(value: &impl Serialize, path: &Path) -> std::io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 16, File::create(path)?);
     serde_json::to_writer(&mut file, value)?;
     file.flush()
 }
 
-/// Reads a checkpoint's state, without its text in memory as a whole.
+/// Reads a checkpoint's state without loading its whole text into memory.
 pub fn state(folder: &Path) -> Result<RunState<'static>> {
     let path = folder.join("state.json");
     let file = File::open(&path).map_err(|e| Error::file("read", &path, &e))?;
     let read = serde_json::from_reader(BufReader::with_capacity(1 << 16, file));
     let mut state: RunState<'static> = read.map_err(|e| {
-        Error::new(format!("`{}` is not the state of a run: {e}", path.display()))
+        Error::new(format!("`{}` is not a valid run state: {e}", path.display()))
             .hint("remove this checkpoint: the run then resumes from an earlier one")
     })?;
     state.run.buffer.index();
     Ok(state)
 }
 
-/// A checkpoint's manifest.
+/// Returns a checkpoint's manifest.
 fn manifest(folder: &Path) -> Result<Manifest> {
     let path = folder.join("manifest.json");
     let bytes = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
     serde_json::from_slice(&bytes)
-        .map_err(|e| Error::new(format!("`{}` is no manifest: {e}", path.display())))
+        .map_err(|e| Error::new(format!("`{}` is not a valid manifest: {e}", path.display())))
 }
 
-/// A checkpoint's manifest, after every file was found to be as it says.
+/// Returns a checkpoint's manifest if all files match their hashes.
 fn verified(folder: &Path) -> Result<Manifest> {
     let manifest = manifest(folder)?;
     if manifest.format != FORMAT {
@@ -258,14 +257,14 @@ fn verified(folder: &Path) -> Result<Manifest> {
     for (file, hash) in &manifest.files {
         let path = folder.join(file);
         if sha256(&path)? != *hash {
-            let what = format!("`{}` is not what its checkpoint's manifest says", path.display());
+            let what = format!("`{}` does not match its checkpoint's manifest", path.display());
             return Err(Error::new(what));
         }
     }
     Ok(manifest)
 }
 
-/// All files below a folder, in order.
+/// Returns all files below a folder, sorted.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).map_err(|e| Error::file("read", folder, &e))?;
     let mut all = Vec::new();
@@ -277,7 +276,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// The sha256 of a file, in hexadecimal.
+/// Returns the sha256 of a file, in hexadecimal.
 pub fn sha256(path: &Path) -> Result<String> {
     let mut file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
     let mut hash = Sha256::new();

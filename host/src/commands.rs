@@ -1,4 +1,4 @@
-//! The program's commands, a file each.
+//! The program's commands, one file each.
 
 mod bank;
 mod bench;
@@ -20,7 +20,7 @@ mod simulate;
 mod train;
 mod watch;
 
-use allot_error::{Error, Exit, Result};
+use allot_base::{Error, Exit, Result};
 use clap::{Parser, Subcommand};
 
 use crate::screen::Screen;
@@ -50,15 +50,15 @@ enum Command {
     Compare(compare::Compare),
     /// Report on runs: a page, figures and tables, from their records alone
     Report(report::ReportRuns),
-    /// Look at rollouts of a training run: question, answer, reward, and what happened to each
+    /// Show rollouts of a training run: question, answer, reward, and what became of each
     Rollouts(rollouts::Rollouts),
-    /// Grade answers that are there already: verdicts, rewards and their parts
+    /// Grade existing answers: verdicts, rewards and their parts
     Grade(grade::Grade),
     /// Watch runs: curves, wasted rollouts, rates, time left
     Watch(watch::Watch),
     /// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
     Simulate(simulate::Simulate),
-    /// Make a bank for `allot simulate --bank`: rollouts by prompt, of runs, other trainers and evaluations
+    /// Make a bank for `allot simulate --bank` from rollouts of runs, other trainers or evaluations
     Bank(bank::BankFiles),
     /// Train a small model from random weights in minutes, on examples with mistakes
     Pretrain(pretrain::Pretrain),
@@ -72,13 +72,13 @@ enum Command {
     Build(build::Build),
     /// Describe a component, and how a config pins it
     Pack(pack::Pack),
-    /// Fetch what runs need beside this program
+    /// Fetch CPython or math-verify for the sandbox
     Fetch(fetch::Fetch),
-    /// Print a script that makes a shell complete this program's commands and options
+    /// Print a completion script for a shell
     Completions(completions::Completions),
 }
 
-/// Does what was typed.
+/// Runs the command.
 pub fn run(cli: Cli, screen: &mut Screen<'_>) -> Result<Exit> {
     let exit = command(cli.command, screen)?;
     match &screen.failed {

@@ -1,6 +1,6 @@
-//! A comparison's folder: a config for each policy and seed, and a folder for each of their runs. The same
-//! folder again is the same comparison, which goes on, or grows by more seeds and more policies. Where its arms are
-//! tuned first, its runs are those of the settings that won ([`tuning`]).
+//! A comparison's folder: a config for each policy and seed, and a folder for each of their runs. Opening
+//! the folder again resumes the comparison, or extends it by seeds and policies. If arms are tuned first,
+//! the runs have the winning settings ([`tuning`]).
 
 mod before;
 mod builds;
@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
 use allot_bank::Draws;
+use allot_base::{Error, Result, lasting, lasting_up_to, write_lasting};
 use allot_config::PolicyConfig;
 use allot_config::compare::{CompareConfig, Seeds};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_models::chat::Date;
 use toml::Table;
 
@@ -39,30 +38,30 @@ use crate::until::Means;
 pub struct Comparison {
     /// Its folder.
     pub folder: PathBuf,
-    /// What kind of runs it has.
+    /// The kind of its runs.
     pub kind: RunKind,
     /// Its section of the config.
     pub section: CompareConfig,
-    /// What its arms are called.
+    /// The names of its arms.
     pub arms: Vec<String>,
     /// Its seeds.
     pub seeds: Vec<u64>,
-    /// Its runs, seed by seed: a comparison that is stopped has as many runs of each arm. Before its arms are tuned,
-    /// they are those of the arms as they were declared, and are not to be made.
+    /// Its runs, seed by seed, so that a stopped comparison has equally many runs of each arm. Before
+    /// tuning, they have the arms' declared settings and must not be executed.
     pub runs: Vec<PlannedRun>,
-    /// What each run may spend.
+    /// The budget of each run.
     pub means: Means,
-    /// How its arms are tuned, if they are.
+    /// The tuning of its arms, if any.
     pub tuner: Option<Tuner>,
-    /// Whether its arms are what they are compared as: tuned, or never to be.
+    /// Whether its arms have their final settings: tuned, or not to be tuned.
     pub settled: bool,
-    /// What to tell the user of its components.
+    /// Notes about its components, for the user.
     pub notes: Vec<String>,
-    /// Threads that each run takes.
+    /// Threads of each run.
     pub threads: usize,
     /// Whether its runs train on a GPU.
     pub gpu: bool,
-    /// The configs of its runs, as text, in the order of the runs.
+    /// The text of its runs' configs, in the order of the runs.
     texts: Vec<String>,
     /// The config that it was made from.
     text: String,
@@ -71,8 +70,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Checks a config, every policy and every setting in it. `overrides` were typed on top of it; `threads` is what
-    /// each run takes where the config does not say it; none where the config has to.
+    /// Checks a config with all its policies and settings. `overrides` are from the command line. `threads`
+    /// is the default for each run's threads; without it, the config must set them.
     pub fn new(path: &Path, overrides: &[String], folder: &Path, threads: Option<usize>) -> Result<Self> {
         let mut declared = Declared::read(path, overrides)?;
         let (before, resumed) = (Before::in_folder(folder)?, path == folder.join(CONFIG));
@@ -87,7 +86,7 @@ impl Comparison {
         {
             (arms, settled) = tuner.won(&result);
         }
-        // As they were when the comparison began: weights depend on threads, to the last bit, and prompts on the day.
+        // As at the start of the comparison: rounding depends on threads, and prompts depend on the date.
         let first = arms.first().zip(declared.seeds.first());
         let first = first.map(|(arm, seed)| config_of(folder, Path::new(&arm.name), *seed));
         let trial = tuner.as_ref().and_then(Tuner::first_config);
@@ -129,7 +128,7 @@ impl Comparison {
         })
     }
 
-    /// Its runs, as they stand side by side.
+    /// Returns its runs as a table.
     pub fn field(&self) -> Field {
         Field {
             kind: self.kind,
@@ -140,7 +139,7 @@ impl Comparison {
         }
     }
 
-    /// The comparison of a folder that has one, with what was typed on top of its config if it is to grow.
+    /// Opens the comparison in a folder, with overrides that extend it.
     pub fn open(folder: &Path, overrides: &[String], threads: Option<usize>) -> Result<Self> {
         let path = folder.join(CONFIG);
         if !path.exists() {
@@ -151,29 +150,30 @@ impl Comparison {
         let missing = comparison.runs.iter().find(|run| !run.config.exists() && comparison.tuner.is_none());
         if let Some(missing) = missing.filter(|_| overrides.is_empty()) {
             let what = format!(
-                "`{}` asks for a run that has no config, `{}`",
+                "`{}` includes a run without a config, `{}`",
                 path.display(),
                 missing.config.display()
             );
-            let hint = "put back what was changed; for more seeds say --seeds, and for more policies give the longer config and this folder with --out";
+            let hint = "restore what was changed; to add seeds, set --seeds; to add policies, give the \
+                        longer config and this folder with --out";
             return Err(Error::new(what).hint(hint));
         }
         Ok(comparison)
     }
 
-    /// Whether its folder is one already.
+    /// Returns whether the folder has a comparison.
     pub fn exists(folder: &Path) -> bool {
         folder.join(CONFIG).exists()
     }
 
-    /// Checks all that a run checks before its model is loaded, for the first seed of each arm. Gives the arms'
-    /// runs as their policies would see them.
+    /// Makes all checks that need no model, for the first seed of each arm. Returns the arms' runs as their
+    /// policies see them.
     pub fn check(&self, screen: &mut Screen<'_>) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let name = format!("the config of `{}`", self.arms[run.arm]);
             let mut load = |policy: &PolicyConfig| {
-                let sandbox = policy_loader::sandbox(policy.caps.caps())?;
+                let sandbox = policy_loader::sandbox(policy.limits.caps())?;
                 let (source, hash) = (&policy.source, policy.sha256.as_deref());
                 let bytes = match self.copy_of(run)? {
                     Some(bytes) => bytes,
@@ -203,7 +203,7 @@ impl Comparison {
         Ok(runs)
     }
 
-    /// What its runs can't show, by arithmetic alone, of arms as [`check`](Self::check) gives them.
+    /// Returns notes about what its runs can't show, from the runs that [`check`](Self::check) returns.
     pub fn idle(&self, runs: &[Run]) -> Vec<String> {
         let mut told = Vec::new();
         let most = |run: &Run| {
@@ -213,8 +213,8 @@ impl Comparison {
         let passes = |run: &Run| most(run) as f64 / (f64::from(run.rollouts) * f64::from(run.prompts));
         if let Some(run) = runs.first().filter(|_| runs.iter().all(|run| passes(run) < 1.0)) {
             told.push(format!(
-                "no prompt is offered twice, unless a policy asks for fewer than {:.1} rollouts a prompt: what a policy \
-                 makes of past visits, and of evicting prompts for good, would not be tested",
+                "no prompt is offered twice unless a policy asks for fewer than {:.1} rollouts per prompt: \
+                 the use of past visits and the eviction of prompts would not be tested",
                 most(run) as f64 / f64::from(run.prompts)
             ));
         }
@@ -222,15 +222,15 @@ impl Comparison {
             for (j, other) in runs.iter().enumerate().skip(i + 1) {
                 if one == other && bare(&self.texts[i]) == bare(&self.texts[j]) {
                     let (one, other) = (&self.arms[i], &self.arms[j]);
-                    told.push(format!("`{one}` and `{other}` are the same, with the same settings in force"));
+                    told.push(format!("`{one}` and `{other}` are the same policy with the same settings"));
                 }
             }
         }
         told
     }
 
-    /// How many runs it has beyond those of the comparison in its folder; none if there is no comparison there.
-    /// Fails if that is another one: a comparison grows by seeds and by policies, and changes in nothing else.
+    /// Returns the number of runs that the comparison in its folder lacks; none if there is no comparison.
+    /// Fails if it is a different comparison: only seeds and policies can be added.
     pub fn more(&self) -> Result<Option<usize>> {
         let path = self.folder.join(CONFIG);
         if !path.exists() {
@@ -244,22 +244,22 @@ impl Comparison {
         let shown = self.folder.display();
         let other = |why: String, hint: &str| {
             Err(if self.resumed {
-                Error::new(format!("the comparison in `{shown}` is another one: {why}")).hint(hint)
+                Error::new(format!("the comparison in `{shown}` is a different one: {why}")).hint(hint)
             } else {
-                let what = format!("there is another comparison in `{shown}` already: {why}");
-                Error::new(what).hint("give another folder with --out, or go on with it: --resume")
+                let what = format!("there is already a different comparison in `{shown}`: {why}");
+                Error::new(what).hint("give another folder with --out, or continue that one with --resume")
             })
         };
-        let back = "put back what was changed";
+        let back = "restore what was changed";
         if let Some(seed) = before.seeds.iter().find(|seed| !self.seeds.contains(seed)) {
-            let what = format!("the comparison in `{shown}` has seed {seed}, and this command leaves it out");
+            let what = format!("the comparison in `{shown}` has seed {seed}, which this command leaves out");
             let all = before.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
             return Err(Error::new(what).hint(format!("give its seeds, and those to add: --seeds {all}")));
         }
         let asks =
             |s: &CompareConfig| CompareConfig { seeds: Seeds::Count(1), policies: Vec::new(), ..s.clone() };
         if asks(&before.section) != asks(&self.section) {
-            let why = "its targets, axis, margin or tuning are others, and they are set beforehand";
+            let why = "its targets, axis, margin or tuning differ, and these can't change";
             return other(why.to_owned(), back);
         }
         for config in &before.configs {
@@ -269,7 +269,7 @@ impl Comparison {
                 return other(why, back);
             };
             if self.tuner.is_some() && !config.exists() {
-                // Its arm is not tuned yet.
+                // The arm is not tuned yet.
                 continue;
             }
             let then = anew(self.kind, &allot_config::read(config)?, &shown.to_string())?;
@@ -284,7 +284,7 @@ impl Comparison {
         Ok(Some(self.runs.len() - before.configs.len()))
     }
 
-    /// Writes the configs of its runs, but for those that are there.
+    /// Writes the configs of its runs that are missing.
     pub fn keep(&self) -> Result<()> {
         let path = self.folder.join(CONFIG);
         let before = Before::in_folder(&self.folder)?.map_or_else(Vec::new, |before| before.configs);
@@ -300,14 +300,14 @@ impl Comparison {
             folders.extend(run.keep(text)?);
         }
         std::fs::create_dir_all(&self.folder).map_err(|e| Error::file("make", &self.folder, &e))?;
-        // All else is there before what says that it is.
+        // Everything else is on disk before the file that marks the comparison.
         lasting_up_to(folders, &self.folder)?;
         write_lasting(&path, self.text.as_bytes())?;
         lasting(&self.folder)
     }
 }
 
-/// What a folder's comparison asks of a report, if it is one.
+/// Returns the question of a folder's comparison for a report, if it has one.
 pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
     let text = std::fs::read_to_string(folder.join(CONFIG)).ok()?;
     let whole: Table = toml::from_str(&text).ok()?;

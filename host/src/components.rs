@@ -1,12 +1,11 @@
-//! The components that have decided in a run, or that a comparison's runs shall have, kept in a folder by their hashes. One
-//! that was built anew in its place neither strands a run that goes on nor slips into it.
+//! Copies of components, kept by hash in the folder of a run or a comparison. If a component is rebuilt at
+//! its path, a run that resumes still finds its own build, and does not use the new one by accident.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, is_registry_address, lasting, write_lasting};
 use allot_config::PolicyConfig;
-use allot_error::{Error, Result};
-use allot_files::{is_registry_address, lasting, write_lasting};
 use allot_record::Reader;
 use allot_sandbox::sha256;
 
@@ -14,29 +13,29 @@ use crate::checkpoint::Checkpoints;
 use crate::policy_loader;
 use crate::screen::Screen;
 
-/// A component in the folder that keeps it.
+/// A copy of a component in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// The folder, a run's or a comparison's.
+    /// The folder of a run or a comparison.
     pub folder: PathBuf,
-    /// The component's hash.
+    /// The component's sha256.
     pub sha256: String,
 }
 
 impl Copy {
-    /// Its bytes; none if the folder has no such copy. Fails where the copy is damaged.
+    /// Returns its bytes; none if the folder has no such copy. Fails if the copy is damaged.
     pub fn bytes(&self) -> Result<Option<Vec<u8>>> {
         kept(&self.folder, &self.sha256)
     }
 
-    /// Gives a run the same component before it begins.
+    /// Copies the component into a run's folder before the run begins.
     pub fn hand(&self, run: &Path) -> Result<()> {
         let bytes = if place(run, &self.sha256).exists() { None } else { self.bytes()? };
         bytes.map_or(Ok(()), |bytes| keep(run, &bytes))
     }
 }
 
-/// Keeps a component in a run's folder, or in a comparison's.
+/// Stores a component in the folder of a run or a comparison.
 pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
     let hash = sha256(bytes);
     let place = place(run, &hash);
@@ -49,50 +48,50 @@ pub fn keep(run: &Path, bytes: &[u8]) -> Result<()> {
     lasting(&folder)
 }
 
-/// The bytes of the component that a config demands by its hash, where a folder keeps a copy, or else of the one that the
-/// config names.
+/// Returns a component's bytes: the copy in `folder` with the hash in the config, or else the component
+/// that the config names.
 pub fn demanded(folder: Option<&Path>, policy: &PolicyConfig, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     let copy = folder.zip(policy.sha256.as_ref());
     let copy = copy.map(|(folder, hash)| kept(folder, &hash.to_lowercase())).transpose()?.flatten();
     copy.map_or_else(|| policy_loader::bytes(&policy.source, screen), Ok)
 }
 
-/// The bytes of a run's policy: of the component that is in charge, as the run has kept it, or else of the one
-/// that is named. Of no run it is that one in any case.
+/// Returns the bytes of a run's policy: the run's copy of its current component, or else the named one.
+/// Without a run, returns the named one.
 pub fn of(run: Option<&Path>, named: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     let Some((run, hash)) = run.and_then(|run| Some((run, in_charge(run)?))) else {
         return policy_loader::bytes(named, screen);
     };
-    // A run of an older version kept none.
+    // Runs of older versions kept no copies.
     let Some(bytes) = kept(run, &hash)? else { return policy_loader::bytes(named, screen) };
     let by_now = (!is_registry_address(named)).then(|| policy_loader::bytes(named, screen).ok()).flatten();
     if by_now.is_some_and(|by_now| sha256(&by_now) != hash) {
         let own = &hash[..12];
         screen.tell(format_args!(
-            "note: `{named}` is another component by now; the run's own is taken, sha256 {own}"
+            "note: `{named}` has changed since the run began; the run's own copy is used, sha256 {own}"
         ));
     }
     Ok(bytes)
 }
 
-/// The bytes of the component of this hash, which decided in a run at some time; of a run that has not kept it, of the
-/// one that is in charge.
+/// Returns the bytes of a component that decided in a run, by its hash. If the run has no copy, returns the
+/// run's current component.
 pub fn decided(run: &Path, hash: &str, named: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     let before = in_charge(run).is_some_and(|now| now != hash);
     let kept = if before { kept(run, hash)? } else { None };
     kept.map_or_else(|| of(Some(run), named, screen), Ok)
 }
 
-/// The hash of the component that is in charge of a run: as its newest checkpoint says, or the first line of its
+/// Returns the hash of a run's current component, from its newest checkpoint or the first line of its
 /// record.
 pub fn in_charge(run: &Path) -> Option<String> {
     let latest = Checkpoints::of(run, 1).latest().ok().flatten().map(|manifest| manifest.policy);
     latest.or_else(|| Some(Reader::open(run).ok()?.1.policy.sha256))
 }
 
-/// A component that a run has kept. Fails where it is not what it is called by.
+/// Returns a run's copy of a component. Fails if the copy does not match its hash.
 fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
-    // It becomes a path.
+    // The hash becomes part of a path.
     if hash.len() != 64 || !hash.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(None);
     }
@@ -103,7 +102,7 @@ fn kept(run: &Path, hash: &str) -> Result<Option<Vec<u8>>> {
         Err(e) => return Err(Error::file("read", &place, &e)),
     };
     if sha256(&bytes) != hash {
-        let what = format!("`{}` does not hold the component that it is called by", place.display());
+        let what = format!("`{}` does not contain the component that it is named after", place.display());
         return Err(Error::new(what)
             .hint("restore the file, or remove it: then the component that the config names is used"));
     }

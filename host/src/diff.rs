@@ -1,9 +1,9 @@
-//! Plans as text, and how two of them differ.
+//! Plans as text, and differences between plans.
 
 use allot_allocation::{Action, Advantage, Enough, Hold, Pick, Plan, PromptId, Request, shown};
 use similar::{ChangeTag, TextDiff};
 
-/// A plan, a line for each thing it says.
+/// Returns a plan as text, one line per statement.
 pub fn text(plan: &Plan) -> String {
     let mut lines = Vec::new();
     match &plan.action {
@@ -66,13 +66,13 @@ fn joined<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether two plans decide the same. What they log and remember is no decision.
+/// Returns whether two plans decide the same. Metrics and states are not part of a decision.
 pub fn same_decision(one: &Plan, other: &Plan) -> bool {
     one.action == other.action
         && [&one.skip, &one.defer, &one.evict] == [&other.skip, &other.defer, &other.evict]
 }
 
-/// How `new` differs from `old`: changed lines with one line around them, at most `most` lines.
+/// Returns how `new` differs from `old`: changed lines with one line around them, at most `most` lines.
 pub fn plans(old: &Plan, new: &Plan, most: usize) -> Vec<String> {
     let (old, new) = (text(old), text(new));
     let diff = TextDiff::from_lines(&old, &new);

@@ -1,17 +1,17 @@
-//! The engine of a training run: on this machine, on a server, or here with its rollouts there. The same verbs, and
-//! what a checkpoint keeps of each.
+//! The engine of a training run: on this machine, on a server, or training here and sampling on a server.
+//! Adds a checkpoint's state of each.
 
 use std::path::Path;
 use std::rc::Rc;
 
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
+use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Purpose, Report, Sample,
     Sampled, Whole,
 };
-use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_remote::Remote;
 use allot_remote::rollouts::{Handover, RolloutsConfig, Split};
@@ -21,25 +21,26 @@ use sha2::{Digest as _, Sha256};
 
 use crate::checkpoint::{self, RunState};
 
-/// Where a checkpoint has what a server keeps.
+/// The file of a checkpoint that holds the state on a server.
 const SERVER: &str = "server.json";
 
-/// Files that a run has open beside its connections to a server: its tables and its judges, with room to spare.
+/// Open files of a run besides its connections to a server: its tables and its graders, with a margin.
 #[cfg(unix)]
 const FILES: u64 = 56;
 
-/// Refuses more connections to a server than this process may have files open. Else the first ones past the limit
-/// would look like a server that is away. `key` is what says how many there are.
+/// Checks that this process may open enough files for the connections to a server. Otherwise the first
+/// connection over the limit would look like an unavailable server. `key` is the config key of the number.
 #[cfg(unix)]
 pub fn has_room(key: &str, wanted: u64) -> Result<()> {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    // A connection that is still being made when another one comes free is there beside it for a moment.
+    // A new connection may be open while a finished one is not closed yet.
     let needed = 2 * wanted + FILES;
     match most.filter(|most| *most < needed) {
         None => Ok(()),
         Some(most) => {
-            let what = format!("`{key}` is {wanted}, and this process may have {most} files open at a time");
-            let hint = format!("lower it, or let the process have more first: ulimit -n {needed}");
+            let what =
+                format!("`{key}` is {wanted}, but this process may have only {most} files open at a time");
+            let hint = format!("lower it, or raise the limit first: ulimit -n {needed}");
             Err(Error::new(what).hint(hint))
         }
     }
@@ -53,22 +54,22 @@ pub fn has_room(_: &str, _: u64) -> Result<()> {
 
 /// An engine of any kind.
 pub enum AnyEngine {
-    /// The model is here.
+    /// The model is on this machine.
     Native(Box<Native>),
-    /// It is here, and rollouts are sampled on a server.
+    /// The model is on this machine, and rollouts are sampled on a server.
     Split(Box<Split>),
-    /// It is on a server.
+    /// The model is on a server.
     Remote(Box<Remote>),
 }
 
 impl AnyEngine {
-    /// Whether every number that is trained is finite, as far as can be seen from here. A server's are seen in
-    /// the log-probabilities and norms that it tells, and those were looked at.
+    /// Returns whether all trained numbers are finite. For a model on a server, the log-probabilities and
+    /// norms that the server reports have already been checked.
     pub fn finite(&self) -> Result<bool> {
         Ok(self.core().map_or(Ok(true), Core::finite)?)
     }
 
-    /// Steps that the optimizer has made.
+    /// Returns the number of optimizer steps.
     pub fn optimizer_steps(&self) -> u32 {
         match self {
             Self::Native(native) => native.core().steps(),
@@ -77,7 +78,7 @@ impl AnyEngine {
         }
     }
 
-    /// The model that learns here, if one does.
+    /// Returns the model that is trained on this machine, if there is one.
     fn core(&self) -> Option<&dyn Core> {
         match self {
             Self::Native(native) => Some(native.core()),
@@ -86,7 +87,7 @@ impl AnyEngine {
         }
     }
 
-    /// Writes weights and optimizer into a checkpoint's folder, or where the server has them.
+    /// Writes weights and optimizer into a checkpoint's folder, or the server's path to them.
     pub fn save(&self, folder: &Path, tokens: &Tokens, shape: &Shape) -> Result<()> {
         let trained = |core: &dyn Core| {
             let model = folder.join("model");
@@ -108,7 +109,7 @@ impl AnyEngine {
         }
     }
 
-    /// Takes up training where a checkpoint left it.
+    /// Resumes from a checkpoint.
     pub fn restore(&mut self, folder: &Path, state: &RunState<'_>) -> Result<()> {
         match self {
             Self::Native(native) => {
@@ -122,10 +123,11 @@ impl AnyEngine {
             Self::Remote(remote) => {
                 let path = folder.join(SERVER);
                 let text = std::fs::read(&path).map_err(|e| Error::file("read", &path, &e))?;
-                let kept: allot_remote::ServerState = serde_json::from_slice(&text)
-                    .map_err(|e| Error::new(format!("`{}` is no state of a server: {e}", path.display())))?;
+                let kept: allot_remote::ServerState = serde_json::from_slice(&text).map_err(|e| {
+                    Error::new(format!("`{}` is not a valid server state: {e}", path.display()))
+                })?;
                 if (kept.version, kept.optimizer_steps) != (state.run.version, state.optimizer_steps) {
-                    let what = format!("`{}` is of another step than its checkpoint", path.display());
+                    let what = format!("`{}` is from a different step than its checkpoint", path.display());
                     return Err(Error::new(what));
                 }
                 remote.restore(kept);
@@ -135,15 +137,15 @@ impl AnyEngine {
     }
 }
 
-/// Where a run's weights are handed over to the server that samples by them. `config` is the text of the run's
-/// config, by whose hash its folders are told from others'.
+/// Returns the handover of a run's weights to its sampling server. `config` is the text of the run's
+/// config, whose hash distinguishes its folders from other runs'.
 pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> Handover {
     let precision = rollouts.dtype;
     let write = move |core: &dyn Core, folder: &Path| -> std::result::Result<String, EngineError> {
         let told = |t: Error| EngineError::Remote { what: t.what, hint: t.hints.join("; ") };
         core.checkpoint()?.export(folder, precision, tokens.special())?;
         tokens.write(folder).map_err(told)?;
-        allot_files::lasting(folder).map_err(told)?;
+        allot_base::lasting(folder).map_err(told)?;
         checkpoint::sha256(&folder.join("model.safetensors")).map_err(told)
     };
     let there = rollouts.weights_there.clone().unwrap_or_else(|| rollouts.weights.clone());

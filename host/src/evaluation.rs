@@ -1,4 +1,4 @@
-//! The eval accuracy of a model on held-out problems: a few rollouts of each problem, in a book of their own.
+//! The eval accuracy of a model on held-out problems: a few rollouts of each, with a separate ledger.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use allot_judges::Reward;
 use allot_judges::protocol::Part;
 use allot_outputs::rollouts::{Purpose, RolloutRow};
 
-/// A held-out set: a run of the engine's prompts.
+/// A held-out set: a range of the engine's prompts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set {
     /// Its name.
@@ -25,42 +25,42 @@ pub struct Set {
     pub prompts: Range<u32>,
 }
 
-/// The held-out sets, and what scoring them has cost.
+/// The held-out sets, and the cost of evaluating them.
 pub struct Evaluation {
     sets: Vec<Set>,
-    /// Every prompt's problem, by the prompt's number.
+    /// The problem of each prompt, by prompt id.
     problems: Rc<Vec<Problem>>,
-    /// The settings that they are scored in, the one that accuracy is of first.
+    /// The evaluation settings. The first one gives the accuracy.
     settings: Vec<Setting>,
     unjudged: Unjudged,
     ledger: Ledger,
 }
 
-/// A held-out rollout, for the table.
+/// A held-out rollout, for the table of rollouts.
 pub struct Answered<A> {
-    /// The set's name, with that of the setting if it is a further one.
+    /// The set's name, with the setting's name for any setting but the first.
     pub set: String,
     /// The rollout.
     pub sample: Sample<A>,
-    /// Its reward, or none where it could not be scored.
+    /// Its reward; none if it could not be graded.
     pub reward: Option<f32>,
-    /// Whether it was right.
+    /// Whether the answer was correct.
     pub correct: bool,
     /// The parts of its reward.
     pub parts: Vec<Part>,
 }
 
-/// Answers to a problem, counted.
+/// Counts of the answers to a problem.
 #[derive(Clone, Copy, Default)]
 struct ProblemTally {
     answers: u32,
-    /// Of those, the ones with a verdict.
+    /// Answers with a verdict.
     judged: u32,
     correct: u32,
 }
 
 impl ProblemTally {
-    /// The answers that scores are of, and how many of them are right.
+    /// Returns the number of answers that accuracy is computed from, and the number of correct ones.
     fn counted(self, unjudged: Unjudged) -> (u32, u32) {
         match unjudged {
             Unjudged::Wrong => (self.answers, self.correct),
@@ -70,7 +70,7 @@ impl ProblemTally {
 }
 
 impl Evaluation {
-    /// Sets to be scored in these settings, the one that accuracy is of first, with answers of at most `longest` tokens.
+    /// Returns the evaluation of these sets in these settings, with answers of at most `longest` tokens.
     pub fn new(
         sets: Vec<Set>,
         problems: Rc<Vec<Problem>>,
@@ -83,24 +83,24 @@ impl Evaluation {
         Self { sets, problems, settings, unjudged, ledger: Ledger::new(limits) }
     }
 
-    /// How many answers a score takes.
+    /// Returns the number of answers of an evaluation.
     pub fn answers(&self) -> u64 {
         let each: u64 = self.settings.iter().map(|(_, rollouts)| u64::from(*rollouts)).sum();
         self.sets.iter().map(|set| set.prompts.len() as u64 * each).sum()
     }
 
-    /// What evaluation has spent.
+    /// Returns the rollouts and tokens spent on evaluation.
     pub fn spent(&self) -> Spent {
         self.ledger.spent()
     }
 
-    /// Goes on where a checkpoint had spent this.
+    /// Resumes with the amounts in a checkpoint.
     pub fn restore(&mut self, spent: Spent) {
         self.ledger = Ledger::after(self.ledger.limits(), spent);
     }
 
-    /// Evaluates. The same weights give the same rollouts, so that a second evaluation has the same result. An interrupted
-    /// one spends nothing.
+    /// Evaluates. The same weights give the same rollouts, so repeating an evaluation gives the same
+    /// result. An interrupted evaluation spends nothing.
     pub async fn score<E: Engine, R: Reward<E::Answer>>(
         &mut self,
         engine: &mut E,
@@ -145,7 +145,7 @@ impl Evaluation {
             let verdicts = patient(reward.score(&places), interrupt).await.ok_or(Stop::Interrupted)?;
             let verdicts = verdicts.map_err(Stop::Reward)?;
 
-            // Names of further settings begin otherwise: a search for a set's numbers does not find them.
+            // Other prefix for further settings, so that a search for a set's metrics does not find them.
             let (shown, called) = match setting {
                 None => (format!("eval/{name}"), name),
                 Some(setting) => (format!("also/{setting}/{name}"), format!("{name}/{setting}")),
@@ -168,7 +168,7 @@ impl Evaluation {
         Ok((Scores { accuracy: main.unwrap_or(0.0), parts, spent }, all_answered))
     }
 
-    /// The accuracy of answers, k to a problem, and the numbers that are called by this name.
+    /// Returns the accuracy of `k` answers to each problem, and the metrics with this name.
     fn numbers<A>(&self, name: &str, k: u32, answered: &[Answered<A>]) -> (f64, Vec<(String, f64)>) {
         let mut tallies: BTreeMap<PromptId, ProblemTally> = BTreeMap::new();
         for one in answered {
@@ -194,7 +194,7 @@ impl Evaluation {
         (accuracy, numbers)
     }
 
-    /// A held-out rollout's row of the table.
+    /// Returns a held-out rollout's row of the table.
     pub fn row<A>(&self, number: u64, steps: u32, text: Option<String>, of: &Answered<A>) -> RolloutRow {
         let problem = &self.problems[of.sample.prompt.0 as usize];
         RolloutRow {
@@ -219,20 +219,20 @@ impl Evaluation {
     }
 }
 
-/// The ks that pass@k is told for: powers of two, and the rollouts of a problem.
+/// Returns the values of k for pass@k: powers of two, and the number of rollouts of a problem.
 fn passes(rollouts: u32) -> impl Iterator<Item = u32> {
     let powers = (1..31).map(|i| 1 << i).take_while(move |k| *k < rollouts);
     powers.chain((rollouts > 1).then_some(rollouts))
 }
 
-/// pass@k without bias, over the problems with so many answers that count, each with how many are right; none
-/// where no problem has.
+/// Returns unbiased pass@k over the problems with at least k answers; none if there is no such problem.
+/// Each pair has the number of answers and of correct ones.
 fn passed(counted: &[(u32, u32)], k: u32) -> Option<f64> {
     let enough = counted.iter().copied().filter(|(answers, _)| *answers >= k);
     mean_pass_at_k(&enough.collect::<Vec<_>>(), k)
 }
 
-/// avg@k: the mean over problems of the share of right answers; problems of which none counts left out.
+/// Returns avg@k: the mean share of correct answers over the problems that have answers.
 fn average(counted: &[(u32, u32)]) -> f64 {
     let shares: Vec<f64> = counted
         .iter()
@@ -242,7 +242,7 @@ fn average(counted: &[(u32, u32)]) -> f64 {
     if shares.is_empty() { 0.0 } else { shares.iter().sum::<f64>() / shares.len() as f64 }
 }
 
-/// The share of all answers that have no verdict.
+/// Returns the share of answers without a verdict.
 fn unjudged<'a>(tallies: impl Iterator<Item = &'a ProblemTally>) -> f64 {
     let (answers, judged) = tallies.fold((0, 0), |(a, j), t| (a + t.answers, j + t.judged));
     if answers == 0 { 0.0 } else { f64::from(answers - judged) / f64::from(answers) }

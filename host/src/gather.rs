@@ -1,10 +1,9 @@
-//! Runs gathered for a report: found below folders, read from their records, compared, and written down.
+//! Collects runs for a report: finds them below folders, reads and compares them, and writes the report.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
-use allot_files::find;
+use allot_base::{Error, Result, find};
 use allot_outputs::compared::Compared;
 use allot_report::compare::{self, Question, Runs};
 use allot_report::history::{History, Rollout};
@@ -13,20 +12,20 @@ use allot_report::{Report, follow, page, scores};
 
 use crate::{comparison, planned, run_dir, sources};
 
-/// Runs that were found, and what is asked of them.
+/// The runs of a report, and its question.
 pub struct Gathered {
     /// The runs' folders or records.
     pub runs: Vec<PathBuf>,
-    /// What each is called.
+    /// The name of each run.
     names: Vec<String>,
-    /// What their comparison asks, if they are of one.
+    /// Their comparison's question, if they are from one.
     pub question: Question,
-    /// Folders of comparisons among the places, and the seeds that each is to have.
+    /// Comparisons' folders among the places, and the planned seeds of each.
     comparisons: Vec<(PathBuf, Vec<u64>)>,
 }
 
-/// The runs in these places: a run's folder, its record, or a folder with runs somewhere below it. Each run
-/// once.
+/// Finds the runs in these places: a run's folder, its record, or a folder with runs somewhere below it.
+/// Each run appears once.
 pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     let mut gathered = Gathered {
         runs: Vec::new(),
@@ -37,9 +36,9 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     let (mut found, mut seen): (Vec<(&Path, PathBuf)>, BTreeSet<PathBuf>) = (Vec::new(), BTreeSet::new());
     for place in places {
         let there = std::fs::canonicalize(place).map_err(|e| Error::file("read", place, &e))?;
-        // A file is a record, whatever it is called.
+        // A file is taken as a record, whatever its name.
         let mut runs = if there.is_file() { vec![place.clone()] } else { find::runs(place) };
-        // Trials on tuning seeds are no runs of the comparison.
+        // Trials on tuning seeds are not runs of the comparison.
         let trials = planned::tuning(place);
         runs.retain(|run| !run.starts_with(&trials));
         if runs.is_empty() {
@@ -57,7 +56,7 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
             gathered.question = Question { looks: comparison::looks::read(place)?, ..question };
         }
     }
-    // A comparison's runs have its folder's parts in common, and `runs`.
+    // A comparison's runs share the parts of its folder's path and `runs`.
     let pairs: Vec<(&Path, &Path)> = found.iter().map(|(place, run)| (*place, run.as_path())).collect();
     gathered.names = find::names(&pairs);
     gathered.runs = found.into_iter().map(|(_, run)| run).collect();
@@ -65,7 +64,7 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     Ok(gathered)
 }
 
-/// Reads runs and writes all rollouts down as they come by. What can't be read is told in the notes.
+/// Reads runs, and writes all rollouts into a table on the way. Unreadable runs are mentioned in the notes.
 fn read(gathered: &Gathered, rollouts: &Path) -> Result<(Vec<History>, Vec<String>)> {
     let mut table = Compared::create(rollouts)?;
     let (mut histories, mut notes) = (Vec::new(), Vec::new());
@@ -87,24 +86,24 @@ fn read(gathered: &Gathered, rollouts: &Path) -> Result<(Vec<History>, Vec<Strin
     Ok((histories, notes))
 }
 
-/// Makes a report of runs in a folder, over an earlier one.
+/// Writes a report of runs into a folder, replacing an earlier one.
 pub fn report(gathered: &Gathered, out: &Path) -> Result<Report> {
     std::fs::create_dir_all(out).map_err(|e| Error::file("make", out, &e))?;
     let (histories, notes) = read(gathered, &out.join("rollouts.parquet"))?;
     let all = notes.clone();
     let (report, groups) =
         compare::compare(histories, &gathered.question, notes).map_err(|what| Error::new(what).hints(all))?;
-    // Before anybody reads it. A comparison of another user may be one that cannot be written to.
+    // Recorded before the report is read. Another user's comparison may not be writable.
     for (folder, planned) in &gathered.comparisons {
         if let Err(error) = comparison::looks::keep(folder, planned, &report) {
-            run_dir::note(&format!("that this report was made is not recorded: {}", error.what));
+            run_dir::note(&format!("could not record that this report was made: {}", error.what));
         }
     }
     write(&report, &groups, out)?;
     Ok(report)
 }
 
-/// Makes the report of a grid in a folder.
+/// Writes the report of a grid search into a folder.
 pub fn grid(tuning: &Tuning, out: &Path) -> Result<()> {
     page::write_grid(tuning, out).map_err(|e| Error::file("write", out, &e))
 }

@@ -1,4 +1,4 @@
-//! The first line of a run's record: what the run is made of, and what decides its results.
+//! The first line of a run's record: the parts of the run that determine its results.
 
 use allot_config::train::AlsoConfig;
 use allot_config::{BudgetConfig, RunConfig};
@@ -18,7 +18,7 @@ use crate::shipped;
 use crate::training::Trained;
 use crate::world::World;
 
-/// The head of any run that is about to begin, without its first accuracy.
+/// Returns the head of any new run, without its first accuracy.
 pub fn head<E: Engine, R>(
     world: &World<E, R, Decider<'_>>,
     run: &RunConfig,
@@ -49,10 +49,10 @@ pub fn head<E: Engine, R>(
 }
 
 impl Prepared<'_> {
-    /// The head of a training run.
+    /// Returns the head of a training run.
     pub fn head(&self, world: &Trained<'_>, fingerprint: &str, scores: &Scores) -> Head {
         let config = &self.config;
-        let caps = config.policy.caps.caps();
+        let caps = config.policy.limits.caps();
         Head {
             accuracy: Some(scores.accuracy),
             scores: scores.parts.clone(),
@@ -61,7 +61,7 @@ impl Prepared<'_> {
         }
     }
 
-    /// What decides the results of a training run beside the policy.
+    /// Returns everything besides the policy that determines a training run's results.
     fn stamp(&self, fingerprint: &str) -> Value {
         let (config, train) = (&self.config, self.problems.train);
         let mut training = json!({
@@ -72,7 +72,7 @@ impl Prepared<'_> {
             "dtype": config.model.dtype,
             "threads": self.setup.threads,
             "lora": config.model.lora,
-            "sampling": config.rollout,
+            "sampling": config.sampling,
             "update": config.update,
             "optimizer": config.optimizer,
             "reward": self.reward(),
@@ -85,7 +85,7 @@ impl Prepared<'_> {
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
         }
-        if let Some(rollouts) = &config.rollouts {
+        if let Some(rollouts) = &config.rollout_server {
             training["rollouts"] = sampled_by(rollouts);
         }
         training
@@ -109,7 +109,7 @@ impl Prepared<'_> {
             held_out["also"] = evaluation.also.iter().map(also).collect();
         }
         if let Some(growth) = evaluation.growth {
-            // Evaluations are not at equal distances then.
+            // Evaluations are then not equally spaced.
             held_out["every_rollouts"] = json!(evaluation.every_rollouts);
             held_out["growth"] = json!(growth);
         }
@@ -130,8 +130,8 @@ impl Prepared<'_> {
     }
 }
 
-/// How a grader judges, and who the judge is in place of where it lies on this machine. Limits decide verdicts, whether
-/// they were written down or not.
+/// Returns a grader's config, with its identity instead of its path. Limits affect verdicts, so they are
+/// included even if the config omits them.
 fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
     let python = one.sandboxed().then(|| PythonConfig {
         interpreter: None,
@@ -140,15 +140,15 @@ fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
     });
     let http = one.http.as_ref().map(HttpConfig::identity);
     let component = one.component.as_ref().map(ComponentConfig::identity);
-    let mut judged = json!(RewardConfig { judge: None, python, http, component, ..one.clone() });
+    let mut judged = json!(RewardConfig { process: None, python, http, component, ..one.clone() });
     if let Some(met) = met {
-        judged["judge"] = json!(met.identity);
+        judged["process"] = json!(met.identity);
     }
     judged
 }
 
-/// What a record says of a run that a server trains, in place of what it would say of this machine. Neither the
-/// server's address nor its key: a run is the same wherever its server is.
+/// Replaces settings of this machine by those of a training server. The server's address and key are left
+/// out, because they do not affect a run.
 fn elsewhere(training: &mut Value, server: &RemoteConfig) {
     for here in ["trained", "device", "dtype", "threads"] {
         training[here] = Value::Null;
@@ -162,7 +162,7 @@ fn elsewhere(training: &mut Value, server: &RemoteConfig) {
     });
 }
 
-/// What a record says of the server that samples. Neither its address nor its key, nor where weights are handed over.
+/// Returns the sampling server's settings, without its address, its key and the handover folder.
 fn sampled_by(rollouts: &RolloutsConfig) -> Value {
     json!({
         "kind": rollouts.kind,

@@ -1,5 +1,5 @@
-//! A wish to stop: Ctrl-C, the signal by which a cluster ends a job, or the end of standard input where
-//! another process holds it.
+//! Requests to stop: Ctrl-C, the signal by which a cluster ends a job, or the end of standard input that
+//! another process holds.
 
 use std::io::{Read as _, Write as _};
 
@@ -8,8 +8,8 @@ use allot_remote::runtime;
 #[cfg(unix)]
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens for Ctrl-C and SIGTERM in a task of the program's runtime. The first Ctrl-C asks to stop, and prints `words`; a
-/// second one ends the program. A SIGTERM counts as a first Ctrl-C, however often it comes: queues send it more than once.
+/// Handles Ctrl-C and SIGTERM in a task of the program's runtime. The first Ctrl-C requests a stop and
+/// prints `words`; a second one ends the program. SIGTERMs, which queues repeat, count as one Ctrl-C.
 pub fn listen(words: &'static str) -> Interrupt {
     let stop = Interrupt::new();
     let Ok(runtime) = runtime() else { return stop };
@@ -21,7 +21,7 @@ pub fn listen(words: &'static str) -> Interrupt {
     };
     #[cfg(unix)]
     {
-        // Registered before the task starts: on a busy machine a SIGTERM could otherwise end the run without a checkpoint.
+        // Registered before the task starts: an early SIGTERM could end the run without a checkpoint.
         let _inside = runtime.enter();
         let pair = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
         let (Ok(mut pressed), Ok(mut ended)) = pair else { return stop };
@@ -44,7 +44,7 @@ pub fn listen(words: &'static str) -> Interrupt {
     stop
 }
 
-/// Ends the program when standard input does, for one that has nothing to save.
+/// Ends the program at the end of standard input, for runs without anything to save.
 pub fn end_with_input() {
     std::thread::spawn(|| {
         until_end_of_input();
@@ -52,7 +52,7 @@ pub fn end_with_input() {
     });
 }
 
-/// Asks to stop when standard input ends: the process that started this one and holds its input closed it, or has ended.
+/// Requests a stop at the end of standard input: the process that started this one closed it, or has ended.
 pub fn tie(stop: &Interrupt) {
     let stop = stop.clone();
     std::thread::spawn(move || {

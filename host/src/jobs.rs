@@ -1,13 +1,13 @@
-//! The runs of a comparison and how they stand: each is this program with `train` or `simulate`, started by
-//! an executor. What a run came to is read from its folder, wherever it was made.
+//! The runs of a comparison and their states. Each is this program with `train` or `simulate`, started by
+//! an executor. A run's result is read from its folder, wherever it was executed.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
 use allot_executor::{Executor, Exit, News, Task};
 use allot_record::{End, Line};
 use allot_report::follow::{self, Follower};
@@ -17,39 +17,39 @@ use crate::resume;
 use crate::run_dir::{self, free};
 use crate::until::{Means, Until};
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Debug)]
 pub enum JobState {
-    /// Its turn has not come.
+    /// Not started yet.
     Waiting,
-    /// Its executor has it, and has not begun it.
+    /// The executor has it, and has not begun it.
     Queued,
-    /// It is under way.
+    /// It is running.
     Running,
-    /// It came to a normal end, with this accuracy.
+    /// It finished normally, with this accuracy.
     Finished(f64),
     /// It failed, for this reason.
     Failed(String),
-    /// It was paused, and can go on.
+    /// It was paused, and can be resumed.
     Paused,
 }
 
-/// Runs that are made side by side. Each has a row and a column in the table on the screen.
+/// Runs to execute concurrently. Each has a row and a column in the table on the screen.
 pub struct Field {
-    /// What kind of runs they are.
+    /// The kind of its runs.
     pub kind: RunKind,
-    /// What each may spend.
+    /// The budget of each run.
     pub means: Means,
-    /// What the rows are called.
+    /// The names of the rows.
     pub rows: Vec<String>,
-    /// What the columns are called.
+    /// The names of the columns.
     pub columns: Vec<String>,
-    /// The runs, in the order in which their turns come.
+    /// The runs, in the order in which they start.
     pub runs: Vec<PlannedRun>,
 }
 
 impl Field {
-    /// How many of its runs are over.
+    /// Returns how many of its runs have finished.
     pub fn over(&self) -> usize {
         self.runs.iter().filter(|run| over(self, run).is_some()).count()
     }
@@ -59,35 +59,35 @@ impl Field {
 pub struct Job {
     /// The run.
     pub planned: PlannedRun,
-    /// How it stands.
+    /// Its state.
     pub state: JobState,
-    /// Share of its budget or its steps that is over, from 0 to 1.
+    /// The finished share of its budget or steps, from 0 to 1.
     pub share: f64,
-    /// Its last accuracy.
+    /// Its latest accuracy.
     pub accuracy: Option<f64>,
     follower: Option<Follower>,
 }
 
 /// All runs of a field.
 pub struct Jobs<'f> {
-    /// What they have in common.
+    /// The field that they belong to.
     pub field: &'f Field,
     executor: Box<dyn Executor>,
-    /// The runs, in the order in which their turns come.
+    /// The runs, in the order in which they start.
     pub all: Vec<Job>,
 }
 
-/// What happened to the runs.
+/// Events since the last poll.
 #[derive(Default)]
 pub struct Happened {
-    /// Those that ended.
+    /// Indices of runs that ended.
     pub ended: Vec<usize>,
-    /// What their executor has to say.
+    /// Messages of the executor.
     pub words: Vec<String>,
 }
 
 impl<'f> Jobs<'f> {
-    /// The runs as they were left; those that an earlier process left under way with this executor still are.
+    /// Returns the runs in their current states, including those that still run in this executor.
     pub fn of(field: &'f Field, mut executor: Box<dyn Executor>) -> Result<Self> {
         let adopted = executor.adopt()?;
         let job = |(i, planned): (usize, &PlannedRun)| {
@@ -102,8 +102,8 @@ impl<'f> Jobs<'f> {
         Ok(Self { field, executor, all })
     }
 
-    /// Takes in what happened since: which runs ended, and how. A run that a signal ends while all are
-    /// `stopping` has paused: what was not saved is done again.
+    /// Returns the events since the last call. If all runs are `stopping`, a run that a signal ended counts
+    /// as paused; its unsaved work is repeated.
     pub fn poll(&mut self, stopping: bool) -> Result<Happened> {
         let mut happened = Happened::default();
         for news in self.executor.poll()? {
@@ -124,9 +124,9 @@ impl<'f> Jobs<'f> {
         Ok(happened)
     }
 
-    /// Starts runs whose turn has come, as many as their executor takes.
+    /// Starts the next runs, as many as the executor accepts.
     pub fn start(&mut self) -> Result<()> {
-        // One that a process is still saving, of a comparison that was killed, waits for it.
+        // A run that another process is still saving, of a killed comparison, has to wait.
         let mut ready = Vec::new();
         for (i, job) in self.all.iter().enumerate() {
             if ready.len() == self.executor.room() {
@@ -150,7 +150,7 @@ impl<'f> Jobs<'f> {
         Ok(())
     }
 
-    /// Looks how far the runs under way have come.
+    /// Reads the progress of running runs.
     pub fn look(&mut self) {
         let means = self.field.means;
         for job in self.all.iter_mut().filter(|job| matches!(job.state, JobState::Running)) {
@@ -171,28 +171,28 @@ impl<'f> Jobs<'f> {
         }
     }
 
-    /// Asks the runs to pause: those under way to save what they have.
+    /// Asks the runs to pause. Running ones save their state.
     pub fn pause(&mut self) -> Result<()> {
         self.executor.pause()
     }
 
-    /// How many their executor has.
+    /// Returns how many runs the executor has.
     pub fn with_executor(&self) -> usize {
         self.count(|state| matches!(state, JobState::Queued | JobState::Running))
     }
 
-    /// Whether every run of an arm is over, and none of them failed.
+    /// Returns whether all runs of an arm have finished without failure.
     pub fn finished(&self, arm: usize) -> bool {
         let mut of = self.all.iter().filter(|job| job.planned.arm == arm);
         of.all(|job| matches!(job.state, JobState::Finished(_)))
     }
 
-    /// How many stand so.
+    /// Returns the number of runs in this state.
     pub fn count(&self, so: impl Fn(&JobState) -> bool) -> usize {
         self.all.iter().filter(|job| so(&job.state)).count()
     }
 
-    /// What there is to do for a run.
+    /// Returns the task of a run.
     fn task(&self, run: usize) -> Task {
         let planned = &self.all[run].planned;
         let (config, folder): (OsString, OsString) = ((&planned.config).into(), (&planned.folder).into());
@@ -210,7 +210,7 @@ impl<'f> Jobs<'f> {
     }
 }
 
-/// Makes room for a run that begins or goes on.
+/// Removes files of an earlier attempt before a run begins or resumes.
 fn cleared(kind: RunKind, planned: &PlannedRun) -> Result<()> {
     let old =
         ["record.jsonl", "resolved.toml", "log.jsonl"].into_iter().filter(|_| kind == RunKind::Simulate);
@@ -221,7 +221,7 @@ fn cleared(kind: RunKind, planned: &PlannedRun) -> Result<()> {
     planned.component.as_ref().map_or(Ok(()), |copy| copy.hand(&planned.folder))
 }
 
-/// How a run that ended stands.
+/// Returns the state of a run that has ended.
 fn ended(field: &Field, planned: &PlannedRun, exit: Exit, more: Option<PathBuf>, stopping: bool) -> JobState {
     let words = match exit {
         Exit::Over => match end(&planned.folder) {
@@ -230,13 +230,13 @@ fn ended(field: &Field, planned: &PlannedRun, exit: Exit, more: Option<PathBuf>,
         },
         Exit::Paused => return paused(field, planned).map_or(JobState::Paused, JobState::Finished),
         Exit::Killed(_) | Exit::Cut(_) if stopping => return JobState::Paused,
-        // Killed by a signal, by lack of memory, say, it told nothing.
+        // Killed by a signal, for example for lack of memory, it left no message.
         Exit::Killed(words) | Exit::Failed(words) => {
             Error::read(&planned.error_file()).map_or(words, |error| error.to_string())
         }
         Exit::Cut(words) => words,
     };
-    // Its own log, or where that has nothing, what was said around it.
+    // Its own log or, if that is empty, the output around it.
     let empty = |path: &Path| std::fs::metadata(path).map_or(0, |data| data.len()) == 0;
     let told = |more: PathBuf| [planned.log.clone(), more].into_iter().find(|path| !empty(path));
     match more.and_then(told) {
@@ -245,8 +245,8 @@ fn ended(field: &Field, planned: &PlannedRun, exit: Exit, more: Option<PathBuf>,
     }
 }
 
-/// The accuracy of a run that is over and whole, as one that was killed at its very end is not. Of one that a
-/// process is still saving nothing is touched.
+/// Returns the accuracy of a run that is finished and complete. A run killed at its end is not complete.
+/// Does not touch a run that another process is still saving.
 fn over(field: &Field, planned: &PlannedRun) -> Option<f64> {
     let _held = run_dir::lock(&planned.folder).ok()?;
     if let Some(accuracy) = paused(field, planned) {
@@ -262,7 +262,7 @@ fn over(field: &Field, planned: &PlannedRun) -> Option<f64> {
     end.accuracy
 }
 
-/// The accuracy of a run that came to where it was to pause.
+/// Returns the accuracy of a run that has reached its pause.
 fn paused(field: &Field, planned: &PlannedRun) -> Option<f64> {
     if planned.until == Until::default() {
         return None;
@@ -272,10 +272,10 @@ fn paused(field: &Field, planned: &PlannedRun) -> Option<f64> {
     history.scores.iter().rev().find(|s| s.steps <= steps).map(|s| s.accuracy)
 }
 
-/// How much of a record's tail its last line is looked for in.
+/// Bytes at a record's end that are searched for its last line.
 const TAIL: u64 = 1 << 16;
 
-/// A record's end, if its last line is one.
+/// Returns a record's end, if its last line is one.
 fn end(run: &Path) -> Option<End> {
     let mut file = File::open(run.join("record.jsonl")).ok()?;
     let length = file.metadata().ok()?.len();

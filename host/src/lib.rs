@@ -1,13 +1,13 @@
 //! allot: rollout allocation for group-based RL post-training.
 //!
-//! The program owns the model, the rollouts, the rewards, the optimizer and the budget; an
-//! allocation policy is a Wasm component that looks at what was sampled so far and answers with a
-//! plan. [`run`](run::run) drives the loop of a run, which is [`allot_loop`]'s: start reading there.
+//! The program owns the model, the rollouts, the rewards, the optimizer and the budget. An allocation
+//! policy is a Wasm component that receives the rollouts so far and returns a plan. [`run`](run::run)
+//! drives a run's loop, which is in [`allot_loop`]; start reading there.
 //!
 //! ```
 //! use allot::commands::{Cli, run};
 //! use allot::screen::Screen;
-//! use allot_error::Exit;
+//! use allot_base::Exit;
 //! use clap::Parser as _;
 //!
 //! let (mut out, mut progress) = (Vec::new(), Vec::new());
@@ -15,7 +15,7 @@
 //! let done = run(Cli::parse_from(["allot", "policies"]), &mut screen)?;
 //! assert!(matches!(done, Exit::Good));
 //! assert!(!out.is_empty());
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
 pub mod banked;

@@ -1,28 +1,28 @@
-//! A component that was loaded, whatever it is for.
+//! A loaded component of any kind.
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 use allot_judges::component;
 use allot_sandbox::{Grader, LoadError, Policy, Sandbox, Setting};
 
 use crate::policy_loader;
 use crate::screen::Screen;
 
-/// A component that was loaded, whatever it is for.
+/// A loaded component of any kind.
 pub enum Loaded {
     /// It allocates rollouts.
     Policy(Policy),
-    /// It judges answers.
+    /// It grades answers.
     Grader(Grader),
 }
 
-/// What both kinds say of themselves.
+/// The description of a component of any kind.
 pub struct About<'l> {
-    /// Short and lower-case.
+    /// The component's name: short and lower-case.
     pub name: &'l str,
     /// Its own version.
     pub version: &'l str,
-    /// One line for people.
+    /// A one-line summary for users.
     pub summary: &'l str,
     /// Every setting a run may give.
     pub settings: &'l [Setting],
@@ -35,7 +35,7 @@ pub struct About<'l> {
 }
 
 impl Loaded {
-    /// The policy or the grader of a component's bytes. What is neither is taken for a policy, and refused as that.
+    /// Loads a policy or grader from a component's bytes. Loading anything else as a policy fails.
     pub fn of(
         sandbox: &Sandbox,
         bytes: &[u8],
@@ -48,7 +48,7 @@ impl Loaded {
         }
     }
 
-    /// The same, with the error for people: `source` is what they called it.
+    /// Does the same, with an error for users. `source` is the name that the user gave.
     pub fn open(sandbox: &Sandbox, bytes: &[u8], source: &str, screen: &mut Screen<'_>) -> Result<Self> {
         let kind = allot_sandbox::kind_of(bytes).unwrap_or_default();
         Self::of(sandbox, bytes, source, screen).map_err(|e| {
@@ -56,7 +56,7 @@ impl Loaded {
         })
     }
 
-    /// What it says of itself.
+    /// Returns the component's description.
     pub fn about(&self) -> About<'_> {
         match self {
             Self::Policy(policy) => About::of_policy(policy),
@@ -65,7 +65,7 @@ impl Loaded {
     }
 }
 
-/// What to do about a component of this kind that is not loaded.
+/// Returns a hint for a component of this kind that can't be loaded.
 pub fn hint(kind: Kind, error: &LoadError) -> Option<&str> {
     match kind {
         Kind::Policy => error.hint(),
@@ -74,7 +74,7 @@ pub fn hint(kind: Kind, error: &LoadError) -> Option<&str> {
 }
 
 impl<'l> About<'l> {
-    /// What a policy says of itself.
+    /// Returns the description of a policy.
     pub fn of_policy(policy: &'l Policy) -> Self {
         let d = policy.description();
         Self {
@@ -88,7 +88,7 @@ impl<'l> About<'l> {
         }
     }
 
-    /// What a grader says of itself.
+    /// Returns the description of a grader.
     pub fn of_grader(grader: &'l Grader) -> Self {
         let d = grader.description();
         Self {

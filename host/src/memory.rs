@@ -1,19 +1,19 @@
-//! The memory of this machine, and whether a run fits into it. What does not is told before it starts: past the
-//! end of memory a process is killed, or gives up without a sentence.
+//! The memory of this machine, and whether a run fits. This is checked before the start: a process without
+//! memory is killed, or aborts without a message.
 
+use allot_base::{Error, Result};
 use allot_engine::cpu::Memory;
-use allot_error::{Error, Result};
 
-/// Bytes for the program, a policy, and what an allocator keeps: about the most that was seen beside what can be counted, with
-/// models of up to 27 million parameters (`tests/campaign/memory.rs`).
+/// Bytes for the program, a policy and allocator overhead: about the most that was measured beyond the
+/// counted memory, with models of up to 27 million parameters (`tests/campaign/memory.rs`).
 pub const PROGRAM: usize = 128 << 20;
 
-/// Bytes of memory that this machine has, swap included; none where that can't be found out.
+/// Returns the bytes of memory of this machine, including swap; none if unknown.
 pub fn of_machine() -> Option<u64> {
     of_text(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// Linux's `/proc/meminfo`, in kB.
+/// Parses Linux's `/proc/meminfo`, which is in kB.
 fn of_text(text: &str) -> Option<u64> {
     let kib = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
@@ -22,38 +22,38 @@ fn of_text(text: &str) -> Option<u64> {
     kib("MemTotal").map(|total| 1024 * (total + kib("SwapTotal").unwrap_or(0)))
 }
 
-/// Refuses what takes more than this machine has.
+/// Fails if more memory is needed than this machine has.
 pub fn has_room(memory: &Memory) -> Result<()> {
     let needed = memory.total().saturating_add(PROGRAM) as u64;
     match of_machine().filter(|own| needed > *own) {
         None => Ok(()),
         Some(own) => {
             let (needed, own) = (size(needed as usize), size(own as usize));
-            let what = format!("it would take about {needed} of memory, and this machine has {own}");
+            let what = format!("it would take about {needed} of memory, but this machine has {own}");
             Err(Error::new(what).hint(largest(memory)))
         }
     }
 }
 
-/// What to make smaller: the part that takes most.
+/// Returns a hint about the part that needs the most memory.
 fn largest(memory: &Memory) -> String {
     let parts = [
-        (memory.weights, "weights", "a smaller model takes less"),
-        (memory.optimizer, "the optimizer", "a smaller model, or adapters with `model.lora`, take less"),
-        (memory.rollouts, "sampling", "fewer `model.rows` or `rollout.max_tokens` take less"),
+        (memory.weights, "weights", "use a smaller model"),
+        (memory.optimizer, "the optimizer", "use a smaller model, or adapters with `model.lora`"),
+        (memory.rollouts, "sampling", "lower `model.rows` or `sampling.max_tokens`"),
         (
             memory.activations,
             "activations",
-            "fewer `update.micro_batch_tokens`, or `update.recompute = true`, take less",
+            "lower `update.micro_batch_tokens`, or set `update.recompute = true`",
         ),
-        (memory.saving, "saving", "a smaller model takes less"),
-        (memory.learner, "learning while sampling", "without `run.lag` there is one copy of the model"),
+        (memory.saving, "saving", "use a smaller model"),
+        (memory.learner, "learning while sampling", "leave out `run.lag` to keep one copy of the model"),
     ];
     let most = parts.into_iter().max_by_key(|(bytes, ..)| *bytes);
     most.map_or_else(String::new, |(bytes, what, less)| format!("{} are for {what}: {less}", size(bytes)))
 }
 
-/// Bytes, as people read them.
+/// Formats bytes for people.
 pub fn size(bytes: usize) -> String {
     match bytes as f64 / f64::from(1 << 20) {
         mib if mib < 1024.0 => format!("{mib:.1} MiB"),

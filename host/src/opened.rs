@@ -1,13 +1,13 @@
-//! A config that is opened, with a word about what it lies over.
+//! Opens a config, with a note about its bases.
 
 use std::path::Path;
 
+use allot_base::Result;
 use allot_config::Tree;
-use allot_error::Result;
 
 use crate::screen::Screen;
 
-/// Reads a config with what was typed on top of it, and names its bases.
+/// Reads a config with overrides from the command line, and notes its bases.
 pub fn config(path: &Path, overrides: &[String], screen: &mut Screen<'_>) -> Result<Tree> {
     let tree = allot_config::open(path, overrides)?;
     if let Some(words) = tree.based_on() {

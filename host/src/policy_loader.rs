@@ -1,5 +1,4 @@
-//! Where a policy comes from, and the way to a loaded one: the name of one that ships, the path of a
-//! component, or an address in a registry.
+//! Loads a policy: the name of a shipped one, the path of a component, or an address in a registry.
 
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -8,49 +7,48 @@ use std::time::{Duration, Instant};
 use allot_allocation::Run;
 use allot_allocation::shown;
 use allot_authoring::draft::{self, Draft};
+use allot_base::{Error, Result, cache, did_you_mean, is_registry_address, listed, turn};
 use allot_component::Kind;
-use allot_error::{Error, Result, did_you_mean, listed};
-use allot_files::{cache, is_registry_address, turn};
 use allot_judges::component;
-use allot_registry::Reference;
+use allot_remote::registry::Reference;
 use allot_sandbox::{Caps, Cost, Description, Fault, Grader, Interpreter, LoadError, Policy, Sandbox};
 use allot_settings::RewardConfig;
 
 use crate::screen::Screen;
 use crate::shipped;
 
-/// Components of this many bytes and more are compiled with a word about it: the others take less than it
-/// takes to read.
+/// Components of at least this many bytes are compiled with a message on the screen. Compiling smaller ones
+/// takes less time than reading it.
 const LARGE: usize = 1 << 20;
 
-/// A sandbox with these limits, its compiled code kept in the user's cache folder.
+/// Returns a sandbox with these limits, which caches compiled code in the user's cache folder.
 pub fn sandbox(caps: Caps) -> Result<Sandbox> {
     Sandbox::new(caps, cache("wasm").as_deref()).map_err(|e| Error::new(e.to_string()))
 }
 
-/// Loads what `simulate`, `check` and `replay` take: a component as [`load`] does, or a draft.
+/// Loads a policy for `simulate`, `check` and `replay`: a component as in [`load`], or a draft.
 pub fn load_or_draft(sandbox: &Sandbox, source: &str, screen: &mut Screen<'_>) -> Result<Policy> {
     if is_draft(source) { draft(source, sandbox.caps()) } else { load(sandbox, source, None, screen) }
 }
 
-/// Whether this names a draft: a Python file, or the folder of a policy in Python.
+/// Returns whether a source is a draft: a Python file, or the folder of a policy in Python.
 pub fn is_draft(source: &str) -> bool {
     !is_registry_address(source) && shipped::component(source).is_none() && draft::is_one(Path::new(source))
 }
 
-/// Returns the limits of a draft's call: a component's memory and time, but one minute in place of the default time. Fuel
-/// ends an endless loop in a component; it is not counted in a draft.
+/// Returns the limits of a draft's call: a component's memory and time, but one minute instead of the
+/// default time. A component's endless loop runs out of fuel, which a draft does not have.
 pub fn draft_caps(caps: Caps) -> Caps {
     let time = if caps.time == Caps::default().time { Duration::from_mins(1) } else { caps.time };
     Caps { time, ..caps }
 }
 
-/// Loads a draft with the time and the memory of these limits.
+/// Loads a draft with the time and memory limits in `caps`.
 pub fn draft(source: &str, caps: Caps) -> Result<Policy> {
     of_draft(Draft::of(Path::new(source))?, source, caps)
 }
 
-/// The policy of a draft that was found; `source` is what it was called.
+/// Loads a policy from a draft. Errors call it `source`.
 pub fn of_draft(draft: Draft, source: &str, caps: Caps) -> Result<Policy> {
     let Draft { python, sdk, folder, sources, scratch } = draft;
     let mut all = Vec::new();
@@ -72,7 +70,7 @@ pub fn of_draft(draft: Draft, source: &str, caps: Caps) -> Result<Policy> {
     })
 }
 
-/// What to do about a module that Python did not find, if that is what it says.
+/// Returns a hint for a module that Python did not find, if that is the error.
 fn missing_module(said: &str) -> Option<String> {
     let last = said.lines().last()?.strip_prefix("ModuleNotFoundError: No module named '")?;
     let module = last.split(['.', '\'']).next()?;
@@ -81,8 +79,8 @@ fn missing_module(said: &str) -> Option<String> {
     ))
 }
 
-/// Loads a policy by the name of one that ships, by the path of a component, or by its address in a registry.
-/// Anything else with a slash or a file ending is a path.
+/// Loads a policy by the name of a shipped one, by the path of a component, or by its address in a
+/// registry. Other text with a slash or a file extension is a path.
 pub fn load(
     sandbox: &Sandbox,
     source: &str,
@@ -93,7 +91,7 @@ pub fn load(
     of_bytes(sandbox, &bytes, sha256, source, screen)
 }
 
-/// The policy of a component's bytes.
+/// Loads a policy from a component's bytes.
 pub fn of_bytes(
     sandbox: &Sandbox,
     bytes: &[u8],
@@ -105,12 +103,12 @@ pub fn of_bytes(
         .map_err(|e| Error::told(format!("could not load policy `{source}`: {e}"), e.hint()))
 }
 
-/// A component's bytes.
+/// Returns a component's bytes.
 pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
     if is_registry_address(source) {
         let reference = Reference::parse(source)?;
         screen.draw(format_args!("fetching {source}"));
-        let fetched = allot_registry::fetch(&reference, cache("policies").as_deref());
+        let fetched = allot_remote::registry::fetch(&reference, cache("policies").as_deref());
         screen.draw("");
         return fetched;
     }
@@ -128,11 +126,11 @@ pub fn bytes(source: &str, screen: &mut Screen<'_>) -> Result<Vec<u8>> {
         return Ok(bytes.to_owned());
     }
     let near = did_you_mean(source, shipped::names());
-    let own = "a component of your own is given by its path, as in `./mine.wasm`";
+    let own = "give your own component by its path, as in `./mine.wasm`";
     Err(Error::new(format!("no policy is called `{source}`")).hint(near).hint(own))
 }
 
-/// Calls a policy's `begin`: its first state, and what the call cost. `role` is what it is in an error.
+/// Calls a policy's `begin`. Returns its first state and the call's cost. Errors call the policy `role`.
 pub fn begun(policy: &Policy, run: &Run, role: &str) -> Result<(Vec<u8>, Cost)> {
     policy.begin(run).map_err(|fault| {
         let name = &policy.description().name;
@@ -140,7 +138,7 @@ pub fn begun(policy: &Policy, run: &Run, role: &str) -> Result<(Vec<u8>, Cost)> 
     })
 }
 
-/// Refuses a policy that wants a signal which this engine does not measure.
+/// Fails if a policy needs a signal that this engine does not measure.
 pub fn measurable(policy: &Description, engine: &str, signals: &[impl AsRef<str>]) -> Result<()> {
     let all = || signals.iter().map(AsRef::as_ref);
     let Some(missing) = policy.signals.iter().find(|wanted| !all().any(|one| one == *wanted)) else {
@@ -148,10 +146,10 @@ pub fn measurable(policy: &Description, engine: &str, signals: &[impl AsRef<str>
     };
     let name = &policy.name;
     let what = format!("policy `{name}` wants the signal `{missing}`, which engine `{engine}` can't measure");
-    Err(Error::new(what).hint(format!("it measures {}", listed(all()))))
+    Err(Error::new(what).hint(format!("use signals that it measures: {}", listed(all()))))
 }
 
-/// Compiles a policy's component, or takes what an earlier time left.
+/// Compiles a policy's component, or uses the cache.
 pub fn compiled(
     sandbox: &Sandbox,
     bytes: &[u8],
@@ -162,7 +160,7 @@ pub fn compiled(
     patiently(bytes, name, screen, || sandbox.load(bytes, sha256))
 }
 
-/// Compiles a grader's component, or takes what an earlier time left.
+/// Compiles a grader's component, or uses the cache.
 pub fn grader(
     sandbox: &Sandbox,
     bytes: &[u8],
@@ -172,7 +170,7 @@ pub fn grader(
     patiently(bytes, name, screen, || sandbox.load_grader(bytes, None))
 }
 
-/// Compiles the large graders first, where the screen can show it. Errors are reported when they are loaded.
+/// Compiles large graders early, while the screen can show it. Errors are reported when they are loaded.
 pub fn compile_graders(reward: &RewardConfig, screen: &mut Screen<'_>) {
     for component in reward.each().iter().filter_map(|one| one.component.as_ref()) {
         let bytes = component::bytes(component).unwrap_or_default();
@@ -182,7 +180,7 @@ pub fn compile_graders(reward: &RewardConfig, screen: &mut Screen<'_>) {
     }
 }
 
-/// Loads a component. Of an interpreter the first time takes the better part of a minute: the screen says so.
+/// Loads a component. The first time, an interpreter takes most of a minute, which the screen shows.
 fn patiently<T: Send>(
     bytes: &[u8],
     name: &str,
@@ -215,7 +213,7 @@ fn patiently<T: Send>(
                     if !told {
                         let size = bytes.len() as f64 / 1e6;
                         screen.tell(format_args!(
-                            "compiling `{name}`, {size:.1} MB, for this machine; the next time it is there at once"
+                            "compiling `{name}`, {size:.1} MB, for this machine; the result is cached"
                         ));
                         told = true;
                     }

@@ -1,16 +1,16 @@
-//! A training run before its weights are loaded: what can be checked without them, and what it takes.
+//! A training run before its weights are loaded: the checks that need no weights, and the run's memory.
 
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use allot_allocation::{Run, Terms};
+use allot_base::{Error, Result};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
 use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{By, Shape};
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
-use allot_error::{Error, Result};
 use allot_judges::graders;
 use allot_judges::identity::GraderPreflight;
 use allot_models::tokens::Tokens;
@@ -22,12 +22,12 @@ use candle_core::Device;
 use crate::problems::{Found, Problems};
 use crate::{engines, memory, policy_loader};
 
-/// What to do about a prompt and an answer that are too long together.
-const TOGETHER: &str = "a prompt and its answer must fit into the context together";
+/// The hint for a prompt and an answer that are too long together.
+const TOGETHER: &str = "lower one of them: prompt and answer must fit into the context together";
 
-/// All that can be known before the weights are loaded.
+/// Everything about a run that is known before the weights are loaded.
 pub struct Prepared<'a> {
-    /// The run's config, with the date that its prompts name.
+    /// The run's config, with the date in its prompts.
     pub config: TrainConfig,
     /// The policy.
     pub policy: &'a Policy,
@@ -43,25 +43,24 @@ pub struct Prepared<'a> {
     pub stops: Stops,
     /// The problems.
     pub problems: Rc<Problems>,
-    /// Graders outside this program, as they answered to a first request.
+    /// The preflights of graders outside this program.
     pub judges: Vec<Option<GraderPreflight>>,
-    /// How the model is set up.
+    /// The setup of the model.
     pub setup: Setup,
     /// The model's device.
     pub device: Device,
     /// Memory that the run needs.
     pub memory: Memory,
-    /// What the rollout server said of itself, if one samples.
+    /// The rollout server's description of itself, if there is a rollout server.
     pub sampler: Option<Sampler>,
-    /// The state that the policy begins with.
+    /// The policy's first state.
     pub state: Vec<u8>,
     /// Log lines written by the policy's `begin`.
     pub log: Vec<LogLine>,
 }
 
 impl<'a> Prepared<'a> {
-    /// Checks everything that can be checked without the weights: what is quickly seen first, and of that what no run can do
-    /// without.
+    /// Makes all checks that need no weights: quick ones first, and of those the essential ones.
     pub fn new(mut config: TrainConfig, policy: &'a Policy) -> Result<Self> {
         let description = policy.description();
         let settings = settings(description, &config.policy.settings)?;
@@ -75,7 +74,7 @@ impl<'a> Prepared<'a> {
         let path = allot_models::find(&config.model.source)?;
         let shape = allot_models::shape(&path)?;
         let sampler = sampler(&config, &shape)?;
-        // Side by side: with a real tokenizer and a data set each takes a tenth of a second.
+        // In parallel: with a real tokenizer and data set, each takes a tenth of a second.
         let (tokens, found) =
             rayon::join(|| Tokens::read(&path), || Found::load(&config, &description.columns));
         let tokens = tokens?;
@@ -87,7 +86,7 @@ impl<'a> Prepared<'a> {
             tokens.set_date(date);
         }
         let problems = Problems::of(found?, &config, &tokens, longest)?;
-        // A run that is resumed or repeated asks the same.
+        // A run that is resumed or repeated uses the same date.
         config.model.date = config.model.date.or(tokens.date());
         let judges = graders::check(&config.reward, &problems.all)?;
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
@@ -115,13 +114,13 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// What the user should know of the problems and of the rollout server.
+    /// Returns notes about the problems and the rollout server.
     pub fn notes(&self) -> impl Iterator<Item = &String> {
         let sampler = self.sampler.iter().flat_map(|sampler| &sampler.notes);
         self.problems.notes.iter().chain(sampler)
     }
 
-    /// Refuses a run that takes more memory than this machine has.
+    /// Fails if the run needs more memory than this machine has.
     pub fn has_room(&self) -> Result<()> {
         // The memory of a server or of a GPU is not known here.
         let here = self.config.engine.is_native() && self.config.model.device == DeviceName::Cpu;
@@ -129,62 +128,62 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The engine's name, and the signals that it measures.
+/// Returns the engine's name and its signals.
 fn signals(config: &TrainConfig) -> (&'static str, &'static [&'static str]) {
-    match (config.engine.server(), &config.rollouts) {
+    match (config.engine.server(), &config.rollout_server) {
         (Some(_), _) => ("tinker", &allot_remote::SIGNALS[..]),
         (None, Some(rollouts)) => (rollouts.kind.name(), &allot_remote::SIGNALS[..]),
         (None, None) => ("native", &Signal::NAMES[..]),
     }
 }
 
-/// Asks the rollout server about itself, if one samples.
+/// Queries the rollout server, if there is one.
 fn sampler(config: &TrainConfig, shape: &Shape) -> Result<Option<Sampler>> {
-    let Some(rollouts) = &config.rollouts else { return Ok(None) };
-    // Each rollout is a request of its own, and each server gets this many at a time.
+    let Some(rollouts) = &config.rollout_server else { return Ok(None) };
+    // Each rollout is a separate request, and each server gets this many at a time.
     engines::has_room("model.rows", (config.model.rows * rollouts.url.all().len()) as u64)?;
     Ok(Some(rollouts::preflight(rollouts, shape, &config.unusual())?))
 }
 
-/// The most tokens that a prompt may have.
+/// Returns the most tokens that a prompt may have.
 fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
-    let answer = config.rollout.max_tokens as usize;
+    let answer = config.sampling.max_tokens as usize;
     let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
     let (most, limit) = shape.most(by);
     let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
-        let what = format!("`rollout.max_tokens` is {answer}, and the model's {limit} has {most}");
+        let what = format!("`sampling.max_tokens` is {answer}, but the model's {limit} has {most}");
         Error::new(what).hint(TOGETHER)
     })?;
     let longest = config.model.max_prompt_tokens.unwrap_or(room);
     if longest > room || longest == 0 {
-        let what = format!("`model.max_prompt_tokens` is {longest}; it is from 1 to {room}");
+        let what = format!("`model.max_prompt_tokens` is {longest}; expected 1 to {room}");
         return Err(Error::new(what).hint(TOGETHER));
     }
     Ok(longest)
 }
 
-/// How the model is set up for these problems.
+/// Returns the setup of the model for these problems.
 fn setup(config: &TrainConfig, problems: &Problems) -> Setup {
     let prompt = problems.prompts.iter().map(Vec::len).max().unwrap_or(0);
     Setup {
         precision: config.model.dtype,
         threads: config.model.threads.unwrap_or(1),
-        longest: prompt + config.rollout.max_tokens as usize,
+        longest: prompt + config.sampling.max_tokens as usize,
         lora: config.model.lora,
         reference: config.update.loss.kl > 0.0,
         seed: config.run.seed,
     }
 }
 
-/// Memory that a run needs. Fails where the device can't run the model.
+/// Returns the memory that a run needs. Fails if the device can't run the model.
 fn memory(config: &TrainConfig, shape: &Shape, setup: &Setup) -> Result<Memory> {
     let (update, model) = (&config.update, &config.model);
     let (rows, micro) = (model.rows, update.micro_batch_tokens);
     match model.device {
         DeviceName::Cpu => {
-            // A policy that asks for fewer rollouts of a prompt has more prompts at a time.
+            // A policy that requests fewer rollouts per prompt has more prompts at a time.
             let together = config.run.rollouts.min(config.evaluation.rollouts) as usize;
-            let sampled = Sampled { rows, answer: config.rollout.max_tokens as usize, together };
+            let sampled = Sampled { rows, answer: config.sampling.max_tokens as usize, together };
             let memory = Memory::of(shape, setup, sampled, micro, update.recompute);
             Ok(if config.run.lag > 0 { memory.with_learner(model.dtype) } else { memory })
         }

@@ -1,5 +1,5 @@
-//! The problems of a run: those to train on and those held out, from files and generators, with the
-//! tokens that ask them.
+//! The problems of a run, to train on and held out, from files and generators, with their prompts as
+//! tokens.
 
 mod golds;
 mod held_out;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use allot_allocation::{Column, Columns, LENGTH, Misfit, shown};
+use allot_base::{Error, Result};
 use allot_config::train::{TrainConfig, is_of_the_hub};
-use allot_error::{Error, Result};
 use allot_judges::environment;
 use allot_models::hub;
 use allot_models::tokens::Tokens;
@@ -24,32 +24,32 @@ use sha2::{Digest as _, Sha256};
 
 use crate::evaluation::Set;
 
-/// Bytes for each token that a prompt may have. What has more is left out before it becomes tokens, which takes
-/// hundreds of bytes for each of its own. Words have some 4, and the longest runs of white space 128.
+/// Bytes per token of the longest prompt. Longer texts are dropped before tokenization, which takes
+/// hundreds of bytes per byte. Words have about 4 bytes per token, and the longest runs of white space 128.
 const BYTES_A_TOKEN: usize = 256;
 
-/// The name of the set that is held out of what is trained on.
+/// The name of the set that is held out of the training problems.
 const HELD_OUT: &str = "held-out";
 
-/// Problems as they were found: in files, on the hub, by generators. No model has read them yet.
+/// Problems from files, the hub and generators, before they are tokenized.
 pub struct Found {
-    /// The columns that were asked for, by name.
+    /// The names of the requested columns.
     wanted: Vec<String>,
     train: Vec<Problem>,
-    /// The held-out sets, by their names.
+    /// The held-out sets, by name.
     sets: Vec<(String, Vec<Problem>)>,
     notes: Vec<String>,
 }
 
 /// The problems of a run.
 pub struct Problems {
-    /// Those to train on, then those held out.
+    /// The problems to train on, then the held-out ones.
     pub all: Rc<Vec<Problem>>,
-    /// How many are trained on.
+    /// Number of problems to train on.
     pub train: usize,
-    /// The tokens that ask each.
+    /// Each problem's prompt, in tokens.
     pub prompts: Vec<Vec<u32>>,
-    /// The columns that were asked for, with the numbers of each problem to train on.
+    /// The requested columns, with the values of each problem to train on.
     pub columns: Columns,
     /// The held-out sets.
     pub sets: Vec<Set>,
@@ -58,10 +58,10 @@ pub struct Problems {
 }
 
 impl Found {
-    /// Loads and generates what a config asks for, with the columns of these names.
+    /// Loads and generates the problems of a config, with the columns of these names.
     pub fn load(config: &TrainConfig, columns: &[String]) -> Result<Self> {
         let mut wanted = columns.to_vec();
-        // That one is of tokens.
+        // The column of lengths is computed from tokens.
         wanted.retain(|name| name != LENGTH);
         let (mut train, mut held_out, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         for task in &config.tasks {
@@ -95,34 +95,34 @@ impl Found {
         for problems in sets.iter_mut().map(|(_, problems)| problems).chain([&mut train]) {
             golds::readable(problems, &config.reward, &mut notes)?;
         }
-        // A set that is named and has nothing left is told of where prompts are made.
+        // A named set without problems is reported when prompts are made.
         if sets.is_empty() {
-            let what =
-                "nothing is held out, and the accuracy stays 0; `held_out` of a task or of data is a share";
+            let what = "nothing is held out, so the accuracy stays 0; set `held_out` of a task or of data \
+                        to a share";
             notes.push(what.to_owned());
         }
         let before = train.len();
         notes.extend(held_out::parted(&mut train, &sets));
         if train.is_empty() && before > 0 {
             let error = Error::new("there are no problems to train on");
-            return Err(error.hint("all that the config names are held out by it, too"));
+            return Err(error.hint("change the config: it holds out every problem that it names"));
         }
         Ok(Self { wanted, train, sets, notes })
     }
 }
 
 impl Problems {
-    /// All of them with the tokens that ask each, in their order.
+    /// Returns all problems with their prompts, in order.
     pub fn asked(&self) -> impl ExactSizeIterator<Item = (&Problem, &[u32])> {
         self.all.iter().zip(self.prompts.iter().map(Vec::as_slice))
     }
 
-    /// The held-out set that a prompt is in, if it is in one.
+    /// Returns the name of the held-out set that a prompt is in, if any.
     pub fn set_of(&self, prompt: u32) -> Option<&str> {
         self.sets.iter().find(|set| set.prompts.contains(&prompt)).map(|set| set.name.as_str())
     }
 
-    /// Turns them into what the model is asked. Prompts longer than `longest` tokens are left out.
+    /// Tokenizes the problems. Drops prompts longer than `longest` tokens.
     pub fn of(found: Found, config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
         let Found { wanted, train, sets, notes } = found;
         let mut loaded = Self {
@@ -144,7 +144,7 @@ impl Problems {
         Ok(loaded)
     }
 
-    /// The columns of these names, and the lengths of prompts.
+    /// Returns the columns of these names, and the prompts' lengths.
     fn read(&self, wanted: &[String]) -> Result<Columns> {
         let mut columns = Columns::default();
         for (i, name) in wanted.iter().enumerate() {
@@ -159,15 +159,15 @@ impl Problems {
         Ok(columns)
     }
 
-    /// A hash of some of the problems, in their order.
+    /// Returns a hash of these problems, which depends on their order.
     pub fn hash(&self, prompts: std::ops::Range<usize>) -> String {
         let mut hash = Sha256::new();
         self.all[prompts].iter().for_each(|p| hash.update(p.id()));
         hex(&hash.finalize())
     }
 
-    /// Adds problems whose prompts are not too long, at most so many: evenly chosen, so that each part
-    /// of a set keeps its share.
+    /// Adds problems whose prompts are not too long, at most `most` of them. They are evenly spaced, so
+    /// that each part of a set keeps its share.
     fn add(
         &mut self,
         problems: Vec<Problem>,
@@ -177,7 +177,7 @@ impl Problems {
         which: &str,
     ) -> Result<()> {
         let problems = evenly(problems, most);
-        // On all cores: a tenth of a millisecond each, most of what is done before weights are loaded.
+        // On all cores: 0.1 ms each, which is most of the work before weights are loaded.
         let most = longest.saturating_mul(BYTES_A_TOKEN);
         let encode = |problem: &Problem| {
             (bytes(&problem.ask) <= most).then(|| tokens.encode_ask(&problem.ask)).transpose()
@@ -191,21 +191,21 @@ impl Problems {
                 continue;
             };
             if prompt.is_empty() {
-                return Err(Error::new(format!("a problem {which} asks nothing: its prompt has no tokens")));
+                return Err(Error::new(format!("a problem {which} has a prompt without tokens")));
             }
             if prompt.len() > longest {
                 too_long.push(prompt.len());
                 continue;
             }
             self.prompts.push(prompt);
-            // It is not shared yet, so that nothing is copied.
+            // Not shared yet, so nothing is copied.
             Rc::make_mut(&mut self.all).push(problem);
         }
         let longest_seen = too_long.iter().max();
         if let Some(most) = longest_seen {
             let left_out = too_long.len();
             self.notes.push(format!(
-                "{left_out} problems {which} are longer than {longest} tokens (up to {most}), and left out"
+                "{left_out} problems {which} are longer than {longest} tokens (up to {most}) and are left out"
             ));
         }
         if unread > 0 {
@@ -217,8 +217,8 @@ impl Problems {
         if self.all.len() == before {
             let shorten = longest_seen.map(|most| {
                 format!(
-                    "all prompts are longer than {longest} tokens (up to {most}): shorten answers by \
-                     `rollout.max_tokens`, raise `model.max_prompt_tokens`, or take a model with more context"
+                    "lower `sampling.max_tokens`, raise `model.max_prompt_tokens`, or use a model with more \
+                     context: all prompts are longer than {longest} tokens (up to {most})"
                 )
             });
             return Err(Error::new(format!("there are no problems {which}")).hints(shorten));
@@ -227,7 +227,7 @@ impl Problems {
     }
 }
 
-/// At most so many problems, evenly spread.
+/// Returns at most `most` problems, evenly spaced.
 fn evenly(problems: Vec<Problem>, most: usize) -> Vec<Problem> {
     let n = problems.len();
     let wanted = n.min(most);
@@ -243,13 +243,14 @@ fn dataset(
 ) -> Result<Dataset> {
     let told = |e: allot_tasks::dataset::DataError| Error::told(e.to_string(), e.hint().as_deref());
     let mut local = data.clone();
-    // Until it was read.
-    let made = tempfile::tempdir().map_err(|e| Error::new(format!("no folder for what is made: {e}")))?;
+    // Kept until the files are read.
+    let made = tempfile::tempdir()
+        .map_err(|e| Error::new(format!("could not make a folder for the problems: {e}")))?;
     local.files = Files::Many(match (&data.environment, config.reward.environments()) {
         (Some(environment), Some(python)) => environment::make(environment, &python, made.path())?,
         (Some(environment), None) => {
-            let what = format!("problems of {} are judged by it alone", environment.package.name());
-            return Err(Error::new(what).hint("write, under [reward], grader = \"environment\""));
+            let what = format!("only {} can grade its own problems", environment.package.name());
+            return Err(Error::new(what).hint("set `grader = \"environment\"` under [reward]"));
         }
         (None, _) => files(&data.files)?,
     });
@@ -261,7 +262,7 @@ fn dataset(
     Ok(dataset)
 }
 
-/// The files of a data set on this machine: those on the hub are fetched.
+/// Returns the local files of a data set. Files on the hub are downloaded.
 fn files(files: &Files) -> Result<Vec<PathBuf>> {
     let named = match files {
         Files::One(file) => std::slice::from_ref(file),
@@ -273,7 +274,8 @@ fn files(files: &Files) -> Result<Vec<PathBuf>> {
             let name = file.display();
             let error = Error::new(format!("there is no file `{name}`"));
             return Err(error.hint(format!(
-                "files of the Hugging Face hub are `hub:{name}/PATTERN`, as in `hub:openai/gsm8k/main/train-*.parquet`"
+                "write files of the Hugging Face hub as `hub:{name}/PATTERN`, for example \
+                 `hub:openai/gsm8k/main/train-*.parquet`"
             )));
         }
         if is_address(file) {
@@ -285,8 +287,8 @@ fn files(files: &Files) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Refuses questions with a character that the model can't be asked: tokenizers of a few characters fail at it, and
-/// others leave it out without a word.
+/// Rejects questions with a character that the tokenizer lacks: tokenizers of a few characters fail, and
+/// others drop the character silently.
 fn knows_all(tokens: &Tokens, problems: &[Problem]) -> Result<()> {
     let mut known = HashSet::new();
     for problem in problems {
@@ -294,7 +296,7 @@ fn knows_all(tokens: &Tokens, problems: &[Problem]) -> Result<()> {
             Ask::Text(text) => vec![text],
             Ask::Chat(messages) => messages.iter().map(|m| m.content.as_str()).collect(),
         };
-        // White space and marks may be nothing by themselves.
+        // White space and marks may have no token of their own.
         let characters = texts.iter().flat_map(|text| text.chars()).filter(|c| c.is_alphanumeric());
         let unknown = characters.filter(|c| known.insert(*c)).find(|c| !tokens.knows(*c));
         if let Some(unknown) = unknown {
@@ -303,10 +305,10 @@ fn knows_all(tokens: &Tokens, problems: &[Problem]) -> Result<()> {
                 format!("the model's tokenizer does not know `{unknown}`, in the question `{question}`");
             let hint = match tokens.characters() {
                 Some(all) => format!(
-                    "it knows {all} alone: ask what is made of those, as tasks with `style = \"terse\"` do, or take a \
-                     model that reads words, as in `model.use = \"hub:HuggingFaceTB/SmolLM2-135M-Instruct\"`"
+                    "use questions made only of {all}, as tasks with `style = \"terse\"` do, or a model \
+                     that reads words, as in `model.use = \"hub:HuggingFaceTB/SmolLM2-135M-Instruct\"`"
                 ),
-                None => "take a model that knows it, or leave such questions out".to_owned(),
+                None => "use a model that knows it, or leave these questions out".to_owned(),
             };
             return Err(Error::new(what).hint(hint));
         }
@@ -314,7 +316,7 @@ fn knows_all(tokens: &Tokens, problems: &[Problem]) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of what is asked.
+/// Returns the bytes of a question.
 fn bytes(ask: &Ask) -> usize {
     match ask {
         Ask::Text(text) => text.len(),
@@ -322,23 +324,23 @@ fn bytes(ask: &Ask) -> usize {
     }
 }
 
-/// How many problems a sentence names.
+/// The most problems that a message names.
 const EXAMPLES: usize = 3;
 
-/// A problem by its place, or by what it asks.
+/// Names a problem by its place, or by its question.
 fn named(problem: &Problem) -> String {
     let asked = || format!("{:?} of `{}`", problem.question, problem.source);
     problem.place.as_ref().map_or_else(asked, ToString::to_string)
 }
 
-/// The first of many, and how many more there are.
+/// Returns the first items, and the number of further ones.
 fn examples(all: impl ExactSizeIterator<Item = String>) -> String {
     let more = all.len().saturating_sub(EXAMPLES);
     let more = (more > 0).then(|| format!("and {more} more"));
     all.take(EXAMPLES).chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// So many of something.
+/// Returns a number with a noun.
 fn counted(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

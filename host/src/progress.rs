@@ -1,35 +1,35 @@
-//! How a training run is going, on the screen: one line that is drawn over itself, or plain lines where
-//! the screen is no terminal.
+//! The progress of a training run on the screen: one line that is redrawn in place or, without a terminal,
+//! plain lines.
 
 use std::time::{Duration, Instant};
 
 use crate::screen::Screen;
 use crate::summary::percent;
 use allot_allocation::Spent;
+use allot_base::Result;
 use allot_config::BudgetConfig;
 use allot_engine::Sample;
-use allot_error::Result;
 use allot_judges::{Reward, Verdict};
 use allot_loop::{Clipped, Measured};
 use allot_record::StepEnd;
 
-/// The screen of a run.
+/// The progress display of a run.
 pub struct Progress<'a, 's> {
     /// The screen.
     pub screen: &'a mut Screen<'s>,
     steps: u32,
     budget: BudgetConfig,
     began: Instant,
-    /// What was over when this began, after a resume.
+    /// The finished part of the run at the start of this process.
     before: Done,
     accuracy: f64,
     effective: u64,
-    /// Answers without a verdict that were told of.
+    /// Number of unscorable answers that were reported.
     unjudged: u64,
 }
 
-/// Requests that were clipped. The first one is told, and then whenever they are ten times as many: near the end of a
-/// budget they come step after step.
+/// Clipped requests. The first one is reported, then each time their number has grown tenfold: near the end
+/// of a budget they occur in every step.
 #[derive(Default)]
 pub struct Clips {
     clipped: u64,
@@ -37,7 +37,7 @@ pub struct Clips {
 }
 
 impl Clips {
-    /// Adds one. Gives what there is to be told.
+    /// Adds a clipped request. Returns the message, if it is to be reported.
     pub fn add(&mut self, clipped: &Clipped) -> Option<String> {
         let Clipped { step, asked, granted, of_step } = *clipped;
         self.clipped += 1;
@@ -46,17 +46,17 @@ impl Clips {
         }
         self.told = self.clipped;
         let left = if of_step {
-            "`budget.step_rollouts` leaves no more in the step"
+            "`budget.step_rollouts` allows no more in this step"
         } else {
-            "the run's budget leaves no more"
+            "the run's budget has no more"
         };
         let step = step + 1;
         Some(format!("note: step {step} asked for {asked} rollouts and was granted {granted}: {left}"))
     }
 }
 
-/// A reward that is passed through, while the screen shows how much of a score is sampled: that of a real model
-/// takes minutes, and the first comes before anything else.
+/// A wrapper of a reward that shows the progress of an evaluation. The evaluation of a real model takes
+/// minutes, and the first one precedes everything else.
 pub struct Scoring<'p, 'a, 's, R> {
     reward: &'p mut R,
     progress: &'p mut Progress<'a, 's>,
@@ -65,15 +65,15 @@ pub struct Scoring<'p, 'a, 's, R> {
     shown: Instant,
 }
 
-/// Between two lines on a screen that is no terminal.
+/// Interval between two lines without a terminal.
 const SELDOM: Duration = Duration::from_secs(30);
-/// Between two pictures on one that is.
+/// Interval between two redraws on a terminal.
 const OFTEN: Duration = Duration::from_millis(200);
 
 impl<'p, 'a, 's, R> Scoring<'p, 'a, 's, R> {
-    /// For a score of so many answers.
+    /// Returns a wrapper for an evaluation of `all` answers.
     pub fn new(reward: &'p mut R, progress: &'p mut Progress<'a, 's>, all: u64) -> Self {
-        progress.screen.draw(format_args!("scoring: 0 of {all} answers"));
+        progress.screen.draw(format_args!("evaluating: 0 of {all} answers"));
         Self { reward, progress, whole: 0, all, shown: Instant::now() }
     }
 }
@@ -85,7 +85,7 @@ impl<A, R: Reward<A>> Reward<A> for Scoring<'_, '_, '_, R> {
         let screen = &mut *self.progress.screen;
         if self.shown.elapsed() >= if screen.live { OFTEN } else { SELDOM } {
             self.shown = Instant::now();
-            let line = format!("scoring: {} of {} answers", self.whole, self.all);
+            let line = format!("evaluating: {} of {} answers", self.whole, self.all);
             if screen.live { screen.draw(line) } else { screen.tell(line) }
         }
     }
@@ -101,19 +101,19 @@ impl<R> Drop for Scoring<'_, '_, '_, R> {
     }
 }
 
-/// What is behind a run.
+/// The finished part of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Steps.
+    /// Number of steps.
     pub steps: u32,
-    /// What they spent.
+    /// The amounts that the steps spent.
     pub spent: Spent,
-    /// What they computed, and how long they took.
+    /// The operations and the time of the steps.
     pub measured: Measured,
 }
 
 impl<'a, 's> Progress<'a, 's> {
-    /// A screen for a run of so many steps and such a budget at most.
+    /// Returns the display of a run with these limits on steps and budget.
     pub fn new(
         screen: &'a mut Screen<'s>,
         steps: u32,
@@ -126,7 +126,7 @@ impl<'a, 's> Progress<'a, 's> {
         Self { screen, steps, budget, began, before, accuracy, effective, unjudged: 0 }
     }
 
-    /// Takes down the score at the start, from which on time counts.
+    /// Stores the first accuracy, and starts the clock.
     pub fn started(&mut self, accuracy: f64) {
         self.accuracy = accuracy;
         self.began = Instant::now();
@@ -139,7 +139,7 @@ impl<'a, 's> Progress<'a, 's> {
         let spent = step.spent.run_rollouts;
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let rate = (step.spent.run_tokens - self.before.spent.run_tokens) as f64 / seconds;
-        // What ends first, the steps or the budget.
+        // The run ends with its steps or its budget, whichever is used up first.
         let share = |done: &Done| {
             let steps = f64::from(done.steps) / f64::from(self.steps);
             let Measured { compute, seconds, .. } = &done.measured;
@@ -157,33 +157,32 @@ impl<'a, 's> Progress<'a, 's> {
         };
         let (reward, accuracy) = (step.reward, self.accuracy);
         let numbers = format!("reward {reward:.3}  accuracy {accuracy:.3}  waste {waste:.0} %");
-        if self.screen.live {
-            // A narrow terminal cuts off the end of it.
-            let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
-            self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
-        } else if step.accuracy.is_some() {
-            self.screen.tell(format_args!("{at}  {budget}  {numbers}"));
+        if step.accuracy.is_some() {
+            self.tell(format_args!("{at}  {budget}  {numbers}"));
         }
+        // A narrow terminal truncates the end of the line.
+        let speed = format!("{rate:.0} tokens/s  {} left", minutes(left));
+        self.screen.draw(format_args!("{at}  {numbers}  {speed}  {budget}"));
     }
 
-    /// Tells of answers that could not be judged, the first time and whenever they are ten times as many.
+    /// Reports answers that could not be graded, first and then each time their number grows tenfold.
     pub fn unjudged(&mut self, count: u64, why: Option<&str>) {
         if count >= self.unjudged.saturating_mul(10).max(1) {
             self.unjudged_in_all(count, why);
         }
     }
 
-    /// Tells of answers that could not be judged, unless just that was told.
+    /// Reports answers that could not be graded, unless the last report has the same number.
     pub fn unjudged_in_all(&mut self, count: u64, why: Option<&str>) {
         if count > self.unjudged {
             self.unjudged = count;
             let answers = if count == 1 { "1 answer".to_owned() } else { format!("{count} answers") };
-            let why = why.unwrap_or("of nothing that is known");
-            self.tell(format_args!("note: {answers} could not be judged, the last because {why}"));
+            let why = why.unwrap_or("unknown");
+            self.tell(format_args!("note: {answers} could not be graded; reason for the last: {why}"));
         }
     }
 
-    /// A line above the one that is drawn over itself.
+    /// Prints a line above the one that is redrawn.
     pub fn tell(&mut self, line: impl std::fmt::Display) {
         self.screen.draw("");
         self.screen.tell(line);
@@ -201,7 +200,7 @@ mod tests {
     use allot_allocation::PromptId;
     use allot_judges::RightOrWrong;
 
-    /// What stands on the screen after a score of which one answer is whole.
+    /// Returns the screen's content in an evaluation of which one answer is finished.
     fn scored(live: bool, waited: Duration) -> String {
         let (mut out, mut progress) = (Vec::new(), Vec::new());
         let mut screen = Screen { out: &mut out, progress: &mut progress, live, failed: None };
@@ -227,9 +226,27 @@ mod tests {
     }
 
     #[test]
+    fn the_line_of_an_evaluation_stays_on_a_terminal() {
+        let (mut out, mut progress) = (Vec::new(), Vec::new());
+        let mut screen = Screen { out: &mut out, progress: &mut progress, live: true, failed: None };
+        let budget: BudgetConfig = toml::from_str("rollouts = 10").expect("the test's own budget");
+        let mut of_run = Progress::new(&mut screen, 2, budget, Done::default(), 0.0, 0);
+        of_run.step(&StepEnd { accuracy: Some(0.25), ..StepEnd::default() }, Measured::default());
+        of_run.step(&StepEnd { step: 1, ..StepEnd::default() }, Measured::default());
+        let shown = String::from_utf8(progress).expect("text");
+        let lines: Vec<&str> = shown.split('\n').collect();
+        assert_eq!(lines.len(), 2, "{shown}");
+        assert!(
+            lines[0].contains("step    1/2  rollouts 0/10") && lines[0].contains("accuracy 0.250"),
+            "{shown}"
+        );
+        assert!(lines[1].contains("step    2/2"), "{shown}");
+    }
+
+    #[test]
     fn a_score_that_takes_long_is_seen_to_go_on() {
-        assert!(scored(true, OFTEN).contains("scoring: 1 of 40 answers"));
-        assert_eq!(scored(false, SELDOM), "scoring: 1 of 40 answers\n");
+        assert!(scored(true, OFTEN).contains("evaluating: 1 of 40 answers"));
+        assert_eq!(scored(false, SELDOM), "evaluating: 1 of 40 answers\n");
         assert_eq!(scored(false, OFTEN), "", "a log is no place for twenty lines a second");
     }
 }

@@ -1,4 +1,4 @@
-//! What goes along with a training run: its score, its tables and curves, its checkpoints, the screen.
+//! The recorder of a training run: its evaluations, tables, curves and checkpoints, and the screen.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +29,7 @@ use crate::tally::{StepTally, Waiting};
 use crate::training::Trained;
 use crate::until::{Means, Until};
 use crate::world::World;
-use allot_error::Result;
+use allot_base::Result;
 use allot_judges::graded::Graded;
 use allot_record::{Kept, Machine, Phase, Record, StepEnd, Time, Times};
 use allot_report::Costs;
@@ -40,31 +40,31 @@ pub struct RunRecorder<'a, 's> {
     prepared: &'a Prepared<'a>,
     evaluation: Evaluation,
     checkpoints: Checkpoints,
-    /// Of the checkpoints to come, without their files.
+    /// The manifest of the next checkpoint, without its files.
     manifest: Manifest,
     files: Files,
-    /// What the steps add up to.
+    /// Totals of the steps.
     pub totals: Totals,
     /// The screen.
     pub progress: Progress<'a, 's>,
-    /// Whether the run pauses after the step at hand.
+    /// Whether the run pauses after the current step.
     pub until_next_step: bool,
-    /// Where else it pauses.
+    /// Further conditions for a pause.
     pub until: Until,
     step: StepTally,
-    /// Of steps that are decided and wait for their updates.
+    /// Tallies of steps that are decided and wait for their updates.
     waiting: VecDeque<Waiting>,
     clips: Clips,
     clock: Clock,
-    /// Steps finished by the last score that is on the curves.
+    /// Number of finished steps at the last evaluation on the curves.
     drawn: Option<u32>,
     /// The newest checkpoint.
     pub saved: Option<PathBuf>,
-    /// Steps finished by the last one that was written after a step.
+    /// Number of finished steps at the last checkpoint that was written after a step.
     kept: Option<u32>,
 }
 
-/// The files that are written along.
+/// The files that a recorder writes.
 struct Files {
     table: Table,
     times: Times,
@@ -73,26 +73,26 @@ struct Files {
     log: Log,
 }
 
-/// Where a run is kept, and by what name.
+/// The folder and identity of a run.
 pub struct RunIdentity<'p> {
     /// Its folder.
     pub folder: &'p Path,
     /// The hash of its config.
     pub config: String,
-    /// The hash of the weights that it began with.
+    /// The hash of its initial weights.
     pub model: String,
     /// The policy's component.
     pub component: &'p [u8],
 }
 
-/// How long things take, in seconds. No record holds them.
+/// Measures phases, in seconds. Records contain no times.
 struct Clock {
     last: Instant,
     evaluating: f64,
 }
 
 impl<'a, 's> RunRecorder<'a, 's> {
-    /// The recorder of a fresh run.
+    /// Returns the recorder of a new run.
     pub fn fresh(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
@@ -112,7 +112,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
         Ok(Self::of(prepared, evaluation, place, progress, (files, Totals::new(0.0))))
     }
 
-    /// The recorder of a run that goes on from a checkpoint and its state. Also gives its record.
+    /// Returns the recorder and the record of a run that resumes from a checkpoint and its state.
     pub fn resumed(
         prepared: &'a Prepared<'a>,
         evaluation: Evaluation,
@@ -121,7 +121,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
         (checkpoint, state): (PathBuf, &mut RunState<'_>),
     ) -> Result<(Self, Record)> {
         let folder = place.folder;
-        // All of them are looked at before the first is cut.
+        // All files are checked before the first one is truncated.
         let record = Kept::open(&folder.join("record.jsonl"), &state.record)?;
         let times = Kept::open(&folder.join("times.jsonl"), &state.times)?;
         let metrics = Kept::open(&folder.join("metrics.jsonl"), &state.metrics)?;
@@ -180,7 +180,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
         }
     }
 
-    /// Takes down the score at the start.
+    /// Records the evaluation at the start.
     pub fn started(&mut self, world: &Trained<'_>, scores: &Scores) -> Result<()> {
         self.files.times.write(&Time::Machine(machine(self.prepared)))?;
         self.files.times.write(&Time::Step { steps: 0, seconds: world.run.state.measured.seconds })?;
@@ -191,8 +191,8 @@ impl<'a, 's> RunRecorder<'a, 's> {
         Ok(())
     }
 
-    /// Writes the last checkpoint of a run that is over, and ends its table. Gives what the closing table
-    /// is made of, and the screen.
+    /// Writes the last checkpoint of a finished run, and ends its table. Returns the totals for the closing
+    /// table, and the screen.
     pub fn finish(mut self, world: &Trained<'_>) -> std::result::Result<(Totals, &'a mut Screen<'s>), Stop> {
         let state = &world.run.state;
         let last = state.scored.as_ref().filter(|(at, _)| *at == state.finished()).map(|(_, scores)| scores);
@@ -203,7 +203,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
         Ok((self.totals, self.progress.screen))
     }
 
-    /// Writes a checkpoint, of weights that are finite.
+    /// Writes a checkpoint. Fails if weights are not finite.
     pub fn save(&mut self, world: &Trained<'_>) -> std::result::Result<(), Stop> {
         let finite = world.engine.finite().map_err(Stop::Outputs)?;
         if !finite {
@@ -255,18 +255,18 @@ impl<'a, 's> RunRecorder<'a, 's> {
         wanted.then(text).flatten()
     }
 
-    /// Takes down that rollouts which were trained on left the buffer.
+    /// Records that rollouts which were trained on have left the buffer.
     pub fn finished(&mut self, rollouts: &[RolloutId]) -> Result<()> {
         rollouts.iter().try_for_each(|id| self.files.table.settle(*id, Fate::Trained))
     }
 
-    /// Takes down what another policy said as it began.
+    /// Records the log lines of another policy's `begin`.
     pub fn begun(&mut self) -> Result<()> {
         self.files.log.write(None, &self.prepared.log)
     }
 
-    /// Puts the last score on the curves, where it was taken after so many steps and came with none of them:
-    /// at the start, and behind the last step.
+    /// Adds the last evaluation to the curves, if it was made after this many steps and is not part of a
+    /// step: at the start, and after the last step.
     fn draw(&mut self, steps: u32, scores: Option<&Scores>) -> Result<()> {
         let Some(scores) = scores.filter(|_| self.drawn != Some(steps)) else { return Ok(()) };
         let accuracy = ("accuracy".to_owned(), scores.accuracy);
@@ -276,13 +276,13 @@ impl<'a, 's> RunRecorder<'a, 's> {
         Ok(())
     }
 
-    /// Writes numbers as a line and as events.
+    /// Writes metrics as a line and as events.
     fn curves(&mut self, steps: u32, numbers: &[(String, f64)]) -> Result<()> {
         self.files.metrics.write(steps, numbers)?;
         numbers.iter().try_for_each(|(name, value)| self.files.events.scalar(name, steps, *value))
     }
 
-    /// Whether a run that goes on is where it is to pause already: another process may have come that far.
+    /// Returns whether a resumed run has already reached its pause, as another process may have done.
     pub fn is_there(&self, world: &Trained<'_>) -> bool {
         let (config, state) = (&self.prepared.config, &world.run.state);
         let means = Means { budget: config.budget, steps: config.run.steps };
@@ -294,7 +294,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
         state.at == At::Between && steps > 0 && self.until.is_met(&means, steps, &costs, accuracy)
     }
 
-    /// Whether the run pauses after a step.
+    /// Returns whether the run pauses after a step.
     fn pauses(&self, end: &StepEnd, seconds: f64) -> bool {
         let config = &self.prepared.config;
         let means = Means { budget: config.budget, steps: config.run.steps };
@@ -302,12 +302,12 @@ impl<'a, 's> RunRecorder<'a, 's> {
         self.until.is_met(&means, end.step + 1, &costs, end.accuracy)
     }
 
-    /// Nothing more comes of the step at hand but its update.
+    /// Ends the tally of the current step, which only waits for its update.
     fn close(&mut self) -> Waiting {
         Waiting { tally: std::mem::take(&mut self.step), prompt_tokens: self.totals.prompt_tokens }
     }
 
-    /// A step's numbers, by name.
+    /// Returns a step's metrics, by name.
     fn numbers(&mut self, end: &StepEnd) -> Vec<(String, f64)> {
         let seconds = self.clock.last.elapsed().as_secs_f64() - self.clock.evaluating;
         self.clock = Clock { last: Instant::now(), evaluating: 0.0 };
@@ -424,7 +424,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
         self.totals.warning().into_iter().for_each(|words| self.progress.tell(words));
         let due = world.run.state.finished().is_multiple_of(self.prepared.config.checkpoint.every);
         let pauses = self.until_next_step || self.pauses(end, measured.seconds.of_steps());
-        // At its end a run is saved in any case.
+        // At its end, a run is saved anyway.
         if !world.run.is_at_end() && (due || pauses) {
             self.save(world)?;
             self.kept = Some(world.run.state.finished());
@@ -435,13 +435,13 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
 
     fn pause(&mut self, world: &mut Trained<'p>) -> std::result::Result<(), Stop> {
         self.progress.screen.draw("");
-        // Between two steps it may just have been saved.
+        // Between two steps, the state may already have been saved.
         let between = world.run.state.at == At::Between && self.kept == Some(world.run.state.finished());
         if between { Ok(()) } else { self.save(world) }
     }
 }
 
-/// Writes what is missing from the table of a run that is over, where it was stopped just before.
+/// Writes the missing part of a finished run's table, if the run was stopped just before that.
 pub fn complete(folder: &Path, mut state: RunState<'_>) -> Result<()> {
     let rollouts = folder.join("rollouts");
     let is_there = |part: u32| rollouts.join(format!("part-{part:05}.parquet")).exists();
@@ -453,7 +453,7 @@ pub fn complete(folder: &Path, mut state: RunState<'_>) -> Result<()> {
     Table::resume(&rollouts, &name(folder), state.parts, pending)?.finish()
 }
 
-/// This machine, for the run's times.
+/// Returns a description of this machine, for the run's times.
 fn machine(prepared: &Prepared<'_>) -> Machine {
     let device = match prepared.config.engine {
         EngineConfig::Native => prepared.config.model.device.to_string(),
@@ -462,7 +462,7 @@ fn machine(prepared: &Prepared<'_>) -> Machine {
     Machine::here(&device)
 }
 
-/// What a run is called in its tables: its folder's name, however its path is written.
+/// Returns a run's name in its tables: its folder's name.
 fn name(folder: &Path) -> String {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     folder.file_name().map_or_else(|| "run".to_owned(), |n| n.to_string_lossy().into_owned())

@@ -1,5 +1,5 @@
-//! A run that is taken up again: whether it is over, where it goes on, and whether what it was made of is
-//! still what it was.
+//! Resuming a run: whether it is finished, which checkpoint it resumes from, and whether its components and
+//! data are unchanged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::screen::Screen;
 use crate::summary::Totals;
 use crate::swap::Change;
 use allot_allocation::Column;
+use allot_base::{Error, Result, signals};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result, signals};
 use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 
-/// A run that is over.
+/// A finished run.
 pub struct Over {
-    /// The policy that it ended under.
+    /// The policy at its end.
     policy: PolicyStamp,
     seed: u64,
     totals: Totals,
@@ -39,18 +39,18 @@ impl Over {
     }
 }
 
-/// What a run came to, if it is over and all of it is on the disk.
+/// Returns the result of a run that is finished and completely on disk.
 pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
     let Some(over) = ended(run) else { return Ok(None) };
     let checkpoints = Checkpoints::of(run, config.checkpoint.keep);
-    // Stopped in the middle of its first and last checkpoint, it has to make that.
+    // A run that was stopped while writing its only checkpoint has to write it.
     let interrupted = checkpoints.interrupted()?;
     match checkpoints.newest()? {
         (Some((checkpoint, _)), _) => {
             let state = checkpoint::state(&checkpoint)?;
             let record = run.join("record.jsonl");
             let bytes = std::fs::metadata(&record).map_err(|e| Error::file("read", &record, &e))?.len();
-            // The end is written before the last checkpoint is.
+            // The record's end is written before the last checkpoint.
             if state.record.bytes != bytes {
                 return Ok(None);
             }
@@ -58,13 +58,13 @@ pub fn over(run: &Path, config: &TrainConfig) -> Result<Option<Over>> {
             recorder::complete(run, state)?;
         }
         (None, broken) if interrupted || !broken.is_empty() => return Ok(None),
-        // The checkpoints were removed to save room.
+        // The checkpoints were removed to save disk space.
         (None, _) => {}
     }
     Ok(Some(over))
 }
 
-/// What a record says of a run's end, and what its steps add up to, if it came to one.
+/// Returns the end and the totals in a record, if the run reached its end.
 fn ended(run: &Path) -> Option<Over> {
     let (reader, head) = Reader::open(run).ok()?;
     let mut totals = Totals::new(head.accuracy?);
@@ -80,8 +80,8 @@ fn ended(run: &Path) -> Option<Over> {
     None
 }
 
-/// The last good checkpoint of a run that is to go on, if it has one; with a change, where another policy is to
-/// take over.
+/// Returns the last intact checkpoint of a run to resume, if it has one. `change` describes another policy
+/// that is to take over.
 pub fn last(
     run: &Path,
     place: &RunIdentity<'_>,
@@ -92,24 +92,24 @@ pub fn last(
     let (newest, broken) = Checkpoints::of(run, prepared.config.checkpoint.keep).newest()?;
     let Some((checkpoint, manifest)) = newest else {
         return match broken.into_iter().next() {
-            // A fresh start would remove all that the run has, though the damage may be repairable.
+            // A new start would remove everything, although the damage may be repairable.
             Some(first) => {
                 let all = run.join("checkpoints");
-                let what = format!("no checkpoint in `{}` is whole: {}", all.display(), first.what);
-                let hint = "put back what was changed; without that folder the run starts anew";
+                let what = format!("no checkpoint in `{}` is complete: {}", all.display(), first.what);
+                let hint = "restore what was changed; without that folder the run starts over";
                 Err(Error::new(what).hint(hint))
             }
             None => Ok(None),
         };
     };
     for error in &broken {
-        screen.tell(format_args!("note: {}; an earlier one is taken", error.what));
+        screen.tell(format_args!("note: {}; an earlier one is used", error.what));
     }
     of_this_run(run, place, prepared, change, (&checkpoint, &manifest))?;
     Ok(Some(checkpoint))
 }
 
-/// Refuses a checkpoint of a run with other constants, another model or other data.
+/// Fails if a checkpoint is from a run with other constants, another model or other data.
 fn of_this_run(
     run: &Path,
     place: &RunIdentity<'_>,
@@ -122,14 +122,14 @@ fn of_this_run(
         Err(Error::new(format!("the checkpoint `{shown}` is from a run with {what}")).hint(hint))
     };
     if manifest.config != change.map_or(place.config.as_str(), Change::before) {
-        return differs("another config", "the run's `resolved.toml` was changed; put it back as it was");
+        return differs("another config", "the run's `resolved.toml` was changed; restore it");
     }
     if !change.is_some_and(Change::named) && manifest.policy != prepared.policy.sha256() {
-        let what = "the component that the config names is not the one of that time";
+        let what = "the component that the config names has changed since";
         return differs("another policy", &format!("{what}; named by --policy, it takes over"));
     }
     if manifest.model != place.model {
-        return differs("another model", "the weights that the config names are not the ones of that time");
+        return differs("another model", "the weights that the config names have changed since");
     }
     let (_, head): (_, Head) = Reader::open(run)?;
     let description = prepared.policy.description();
@@ -137,13 +137,13 @@ fn of_this_run(
         let (name, wants) = (&description.name, signals(&description.signals));
         let what = format!("policy `{name}` wants {wants}; the run measures {}", signals(&head.signals));
         return Err(
-            Error::new(what).hint("what is buffered was measured already: begin a run with that policy")
+            Error::new(what).hint("begin a run with that policy: buffered rollouts were already measured")
         );
     }
     if prepared.run.parts() != head.run.parts() {
-        let what = format!("policy `{}` is shown other parts of rewards than the run has", description.name);
+        let what = format!("policy `{}` needs other parts of rewards than the run has", description.name);
         return Err(
-            Error::new(what).hint("what is buffered has its own already: begin a run with that policy")
+            Error::new(what).hint("begin a run with that policy: buffered rollouts have the old parts")
         );
     }
     let columns = prepared.run.columns();
@@ -151,42 +151,39 @@ fn of_this_run(
     let other = |column: &&Arc<Column>| recorded.named(&column.name).is_some_and(|then| then != *column);
     if let Some(other) = columns.iter().find(other) {
         let what = format!("other numbers in the column `{}`", other.name);
-        return differs(&what, "the data that the config names are not what they were at that time");
+        return differs(&what, "the data that the config names have changed since");
     }
     same_judge(&head, prepared, checkpoint)?;
     let (problems, train) = (&prepared.problems, prepared.problems.train);
     for (which, now) in [("problems", 0..train), ("held_out", train..problems.all.len())] {
         let then = head.training.as_ref().and_then(|t| t[which]["sha256"].as_str());
         if then != Some(problems.hash(now).as_str()) {
-            return differs(
-                "other problems",
-                "the data that the config names are not what they were at that time",
-            );
+            return differs("other problems", "the data that the config names have changed since");
         }
     }
     Ok(())
 }
 
-/// Refuses to go on under another judge than the one that the run began with. Records of older programs do not
-/// say who that was.
+/// Fails if a grader differs from the one at the start of the run. Records of older versions do not
+/// identify it.
 fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result<()> {
     let reward = head.training.as_ref().map(|training| &training["reward"]).unwrap_or_default();
     let then = reward["graders"].as_array().map_or(std::slice::from_ref(reward), Vec::as_slice);
     let now = then.iter().zip(&prepared.judges).find_map(|(then, now)| {
-        let then = serde_json::from_value::<Identity>(then["judge"].clone()).ok()?;
+        let then = serde_json::from_value::<Identity>(then["process"].clone()).ok()?;
         let now = now.as_ref()?;
         now.identity.apart(&then, &now.words)
     });
     let Some(how) = now else { return Ok(()) };
     let shown = checkpoint.display();
-    let what = format!("the checkpoint `{shown}` is from a run with another judge: {how}");
+    let what = format!("the checkpoint `{shown}` is from a run with another grader: {how}");
     Err(Error::new(what).hint(format!(
-        "put the judge back as it was; or begin a new run under this one, from these weights by `model.use = \
+        "restore the grader; or begin a new run with this one, from these weights, with `model.use = \
          \"{shown}/model\"`"
     )))
 }
 
-/// Removes what a run left that stopped before its first checkpoint.
+/// Removes the files of a run that stopped before its first checkpoint.
 pub fn clear(folder: &Path) -> Result<()> {
     for name in [
         "record.jsonl",

@@ -1,7 +1,7 @@
-//! A run: whatever its loop asks for is done here, by an engine, a reward and a policy.
+//! A run: executes the requests of its loop with an engine, a reward and a policy.
 //!
-//! `train`, `simulate`, the tests and the benches run this very function with other parts. What comes when is in
-//! [`allot_loop`], which the wheel drives too.
+//! `train`, `simulate`, the tests and the benchmarks use this function with different parts. The order of
+//! events is defined in [`allot_loop`], which the wheel uses, too.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ use crate::callbacks::{Callbacks, CameIn, Decide, Go};
 use crate::stop::Stop;
 use crate::world::{Paid, World};
 
-/// How a run came to rest.
+/// How a run stopped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rest {
-    /// It is over.
+    /// It is finished.
     Over(Box<End>),
     /// It was paused.
     Paused,
 }
 
-/// Does what is left of a run.
+/// Executes the rest of a run.
 pub async fn run<E, R, P>(
     world: &mut World<E, R, P>,
     callbacks: &mut impl Callbacks<E, R, P>,
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// Does the next thing.
+/// Executes the next request of the loop.
 async fn turn<E, R, P>(
     world: &mut World<E, R, P>,
     callbacks: &mut impl Callbacks<E, R, P>,
@@ -79,7 +79,7 @@ where
         }
         Next::Step(end) => {
             world.record.write(&Line::Step(end.clone()))?;
-            // At the last step a pause is the end.
+            // At the last step, a pause would be the end.
             if callbacks.after(world, &end)? == Go::Pause && !world.run.is_at_end() {
                 return Ok(Some(Rest::Paused));
             }
@@ -94,7 +94,7 @@ where
     Ok(None)
 }
 
-/// Evaluates the model. What that computes and how long it takes is no part of the run's steps.
+/// Evaluates the model. Its operations and time do not count for the run's steps.
 pub async fn evaluated<E: Engine, R, P>(
     world: &mut World<E, R, P>,
     callbacks: &mut impl Callbacks<E, R, P>,
@@ -107,7 +107,7 @@ pub async fn evaluated<E: Engine, R, P>(
 }
 
 impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
-    /// Asks the policy.
+    /// Queries the policy.
     fn decide(&mut self, view: &View, callbacks: &mut impl Callbacks<E, R, P>) -> Result<(), Stop> {
         let Self { run, engine, policy, .. } = self;
         let (plan, log) =
@@ -127,7 +127,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             state: run.state.policy.clone(),
         })?;
         self.record.write(&Line::Call(decided.call))?;
-        // The decision is made; others may see it.
+        // The decision is made, so observers may see it.
         self.lap(Phase::Deciding);
         self.policy.show(view, &plan).map_err(Stop::Shadow)?;
         decided.clipped.iter().for_each(|clipped| callbacks.clipped(clipped));
@@ -139,7 +139,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         Ok(())
     }
 
-    /// Samples what was granted and judges it. What there is of it from before is neither sampled nor judged again.
+    /// Samples a grant and grades the rollouts. Rollouts and verdicts from an interrupted round are reused.
     async fn sample(
         &mut self,
         grant: Grant,
@@ -179,14 +179,14 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             self.paid = paid.collect();
             return Err(Stop::Interrupted);
         }
-        // A rollout without a verdict is unscorable, never lost.
+        // A rollout without a verdict is unscorable, but never lost.
         let scored = paid.map(|paid| (paid.sample, paid.verdict.unwrap_or(UNSCORABLE)));
         let (samples, verdicts): (Vec<_>, Vec<_>) = scored.unzip();
         self.run.state.measured.compute += self.engine.sampled(&lines, &samples);
         self.take(round, samples, verdicts, callbacks)
     }
 
-    /// Puts a round's rollouts in the buffer.
+    /// Puts a round's rollouts into the buffer.
     fn take(
         &mut self,
         round: &Round,
@@ -216,8 +216,8 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         Ok(())
     }
 
-    /// Waits for the verdicts that are missing. Returns whether all came: once the run was asked to stop, judges that take
-    /// long are not waited for.
+    /// Waits for missing verdicts. Returns whether all arrived: after a request to stop, slow graders are
+    /// not waited for.
     async fn judge(
         &mut self,
         came: &[Option<Sample<E::Answer>>],
@@ -234,7 +234,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         Ok(true)
     }
 
-    /// Updates the model, and settles the step.
+    /// Updates the model and settles the step.
     async fn update(
         &mut self,
         rollouts: &[Learned],
@@ -254,7 +254,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         Ok(())
     }
 
-    /// Tells the engine what the next update is made on. It may work on that while others are sampled.
+    /// Gives the engine the batch of the next update. It may start while rollouts are sampled.
     async fn begin(&mut self, rollouts: &[Learned], geometry: Option<Geometry>) -> Result<(), Stop> {
         let step = self.run.state.finished();
         let Self { engine, samples, interrupt, .. } = self;
@@ -265,11 +265,11 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         engine.begin(&examples, geometry, interrupt).await.map_err(|error| Stop::Engine { step, error })
     }
 
-    /// Updates the model by a step that was settled before.
+    /// Finishes the update of a step that was settled earlier.
     async fn finish(&mut self, rollouts: &[Learned], geometry: Option<Geometry>) -> Result<(), Stop> {
         let metrics = self.learn(rollouts, geometry).await?;
         let computed = self.engine.computed();
-        // What was sampled meanwhile took its own time: this is what is waited beside that.
+        // The time of sampling is counted separately; this is the time spent waiting after it.
         self.lap(Phase::Updating);
         let engine = &self.engine;
         let costs = |prompt, tokens| engine.cost(prompt, tokens);
@@ -278,13 +278,13 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         Ok(())
     }
 
-    /// Lets go of rollouts that no update will be made on.
+    /// Drops rollouts that no update will use.
     pub(crate) fn forget(&mut self) {
         let used = self.run.state.in_use();
         self.samples.retain(|id, _| used.contains(id));
     }
 
-    /// Makes an update, unless there is nothing to make it on. Gives what the engine reports of it.
+    /// Makes an update, unless the batch is empty. Returns the engine's metrics.
     async fn learn(
         &mut self,
         rollouts: &[Learned],
@@ -316,18 +316,18 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     }
 }
 
-/// Rollouts that are trained on, as the engine knows them.
+/// Returns the training examples in the engine's form.
 fn examples<'a, A>(samples: &'a HashMap<RolloutId, Sample<A>>, rollouts: &[Learned]) -> Vec<Example<'a, A>> {
     let picked = rollouts.iter().filter_map(|r| Some((samples.get(&r.id)?, r.advantage)));
     picked.map(|(sample, advantage)| Example { sample, advantage }).collect()
 }
 
-/// A rollout as the policy sees it.
+/// Returns a rollout as the policy sees it.
 fn outcome<A>(sample: &Sample<A>, verdict: &Verdict, parts: &[String]) -> Outcome {
     let part =
         |name: &String| verdict.parts.iter().find(|(part, _)| part == name).map_or(f32::NAN, |(_, x)| *x);
     let signals: Vec<f32> = sample.signals.iter().copied().chain(parts.iter().map(part)).collect();
-    // Nothing that is not finite reaches a policy or the record.
+    // Rewards and signals that are not finite never reach a policy or the record.
     let finite = |r: &f32| r.is_finite() && signals.iter().all(|x| x.is_finite());
     Outcome {
         prompt: sample.prompt,

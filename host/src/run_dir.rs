@@ -1,17 +1,16 @@
-//! A run's folder: where it is, the config in force, and what is kept where a run stops.
+//! A run's folder: its path, its resolved config, and the files of a failed call.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Action, Advantage, Batch, Hold, Pick, Plan, View, shown};
-use allot_error::{Error, Result};
-use allot_files::lasting;
+use allot_base::{Error, Result, lasting};
 use serde::Serialize;
 
 use crate::stop::Stop;
 
-/// The folder for the record: the one asked for, or the next free one under `runs/`.
+/// Creates the folder of a run: the requested one, or the next free one under `runs/`.
 pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
     let make = |folder: &Path| std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e));
     if let Some(out) = out {
@@ -31,8 +30,8 @@ pub fn new(out: Option<&Path>, config: &Path) -> Result<PathBuf> {
     unreachable!("folder numbers do not end")
 }
 
-/// A run that stopped in the middle, in words: hints, if there is something to do; what the policy was shown is
-/// kept where it failed. `draft` is what a draft was called: a run keeps none.
+/// Returns the error of a run that stopped within a step, with hints. The input of a failed call is stored.
+/// `draft` is the draft's source, because runs keep no copy of drafts.
 pub fn stopped(stop: &Stop, folder: Option<&Path>, draft: Option<&str>) -> Error {
     let seen = match stop {
         Stop::Broken { view, plan, state, .. } => kept(folder, draft, view, state, Some(plan)),
@@ -44,25 +43,25 @@ pub fn stopped(stop: &Stop, folder: Option<&Path>, draft: Option<&str>) -> Error
         _ => None,
     };
     let record = folder.map(|f| f.join("record.jsonl")).filter(|record| record.exists());
-    let record = record.map(|record| format!("all that was finished is in {}", record.display()));
+    let record = record.map(|record| format!("everything that was finished is in {}", record.display()));
     Error::new(stop.to_string()).hints(stop.hints()).note(stack).note(seen).note(record)
 }
 
-/// What is kept of a call that failed.
+/// The stored input of a failed call.
 #[derive(Serialize)]
 struct Kept<'a> {
     state: String,
     view: &'a View,
-    /// Entries of the plan's lists, where they have more.
+    /// The number of entries to which the plan's lists were truncated, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan_cut_to: Option<usize>,
     plan: Option<&'a Plan>,
 }
 
-/// Entries of a list in a plan that are kept. Asking again gives the others.
+/// The most entries of a plan's list that are stored. Replaying the call returns the others.
 const KEPT: usize = 10_000;
 
-/// A plan with `most` entries in each list, where it has more.
+/// Returns the plan with at most `most` entries in each list; none if nothing was truncated.
 fn cut(plan: &Plan, most: usize) -> Option<Plan> {
     fn first<T: Clone>(list: &[T], most: usize) -> Vec<T> {
         list[..list.len().min(most)].to_vec()
@@ -98,7 +97,7 @@ fn cut(plan: &Plan, most: usize) -> Option<Plan> {
     (short != Plan { state: Vec::new(), ..plan.clone() }).then_some(short)
 }
 
-/// Keeps what a policy was shown where it failed, and what it answered if it did; says where.
+/// Stores the input of a failed call, and the plan if there is one. Returns a message with the path.
 fn kept(
     folder: Option<&Path>,
     draft: Option<&str>,
@@ -124,13 +123,13 @@ fn kept(
     Some(format!("its view is in {}; to repeat the call: {again}", path.display()))
 }
 
-/// A config's text.
+/// Returns a config as text.
 pub fn text(config: &impl Serialize) -> Result<String> {
     toml::to_string(config).map_err(|e| Error::new(format!("could not write the config: {e}")))
 }
 
-/// Writes down the config that is in force, over nothing that is there already. It is there as a whole or
-/// not at all: it is what says that a folder has a run.
+/// Writes the resolved config, unless there is one already. The file is complete or missing, because it
+/// marks a folder as a run's.
 pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     let text = text(config)?;
     let aside = path.with_file_name(".resolved.toml");
@@ -139,16 +138,16 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
         .and_then(|()| named(&aside, path));
     let _ = std::fs::remove_file(&aside);
     written.map_err(|e| Error::file("write", path, &e))?;
-    // The run is in its folder, and the folder in the one above.
+    // Syncs the folder's entry for the file, and the parent's entry for the folder.
     let path = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?;
     let mut above = path.ancestors().skip(1);
     above.next().map_or(Ok(()), lasting)?;
-    // That one may belong to another user.
+    // The parent may belong to another user.
     let _ = above.next().map(lasting);
     Ok(())
 }
 
-/// Gives a file its name, unless the name is taken. On file systems without hard links, [`lock`] keeps other processes away.
+/// Renames a file unless the target exists. Without hard links, [`lock`] excludes other processes.
 fn named(aside: &Path, path: &Path) -> std::io::Result<()> {
     match std::fs::hard_link(aside, path) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists && !path.exists() => {
@@ -158,35 +157,35 @@ fn named(aside: &Path, path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Keeps others from a folder as long as what is given back is held. Fails where another process is at work
-/// in it. A folder that is not there yet is free.
+/// Locks a folder while the returned file is open. Fails if another process uses the folder. A folder that
+/// does not exist is free.
 pub fn lock(folder: &Path) -> Result<Option<File>> {
     match held(folder)? {
         Held::Here(held) => Ok(held),
         Held::Elsewhere => {
-            let what = format!("another process is at work in `{}`", folder.display());
-            Err(Error::new(what).hint("wait for it, or stop it first"))
+            let what = format!("another process is working in `{}`", folder.display());
+            Err(Error::new(what).hint("wait for it to finish, or stop it first"))
         }
     }
 }
 
-/// The same of a folder that is made where it is not there.
+/// Creates the folder if necessary, and locks it.
 pub fn begun(folder: &Path) -> Result<Option<File>> {
     std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
     lock(folder)
 }
 
-/// Whether no process is at work in a folder. A folder that can't be read is an error: taken for a folder in use,
-/// it would be waited for in vain.
+/// Returns whether no process uses a folder. A folder that can't be read is an error: waiting for it would
+/// never end.
 pub fn free(folder: &Path) -> Result<bool> {
     Ok(matches!(held(folder)?, Held::Here(_)))
 }
 
-/// Who has a folder.
+/// The holder of a folder's lock.
 enum Held {
-    /// This process, as long as the file is open; or no process, where there are no locks or no folder.
+    /// This process, while the file is open; or no process, if there are no locks or no folder.
     Here(Option<File>),
-    /// Another one.
+    /// Another process.
     Elsewhere,
 }
 
@@ -199,17 +198,17 @@ fn held(folder: &Path) -> Result<Held> {
     Ok(match held.try_lock() {
         Ok(()) => Held::Here(Some(held)),
         Err(std::fs::TryLockError::WouldBlock) => Held::Elsewhere,
-        // Some file systems know no locks.
+        // Some file systems do not support locks.
         Err(std::fs::TryLockError::Error(_)) => Held::Here(None),
     })
 }
 
-/// Word of something that may pass.
+/// Prints a note to the standard error.
 pub fn note(words: &str) {
     let _ = writeln!(std::io::stderr(), "note: {}", shown::lines(words, shown::LINE));
 }
 
-/// A policy's own words.
+/// Prints a policy's log line to the standard error.
 pub fn tell(line: &allot_sandbox::LogLine) {
     let level = format!("{:?}", line.level).to_lowercase();
     let _ = writeln!(std::io::stderr(), "policy {level}: {}", shown::safe(&line.text));

@@ -1,24 +1,24 @@
-//! The screen: where what was asked for goes, and where it is told how it is going. Nothing that goes through here
-//! controls a terminal, from any source.
+//! The screen: results and progress messages. Control characters are removed from everything that is
+//! written here.
 
 use std::io::Write;
 
 use allot_allocation::shown::safe;
 
-/// Where words go: results to one place, all else to the other.
+/// The outputs of the program: one for results, one for everything else.
 pub struct Screen<'a> {
-    /// What was asked for.
+    /// The output for results.
     pub out: &'a mut dyn Write,
-    /// How it is going.
+    /// The output for progress messages.
     pub progress: &'a mut dyn Write,
-    /// Whether progress may be drawn over itself.
+    /// Whether progress may be redrawn in place.
     pub live: bool,
-    /// Why a result could not be written, if one could not.
+    /// The error of writing a result, if one occurred.
     pub failed: Option<std::io::Error>,
 }
 
 impl Screen<'_> {
-    /// A line of what was asked for. A reader that went away is no failure; a full disk is.
+    /// Writes a line of the result. A closed pipe is not a failure, but a full disk is.
     pub fn say(&mut self, line: impl std::fmt::Display) {
         if let Err(error) = writeln!(self.out, "{}", safe(&line.to_string()))
             && error.kind() != std::io::ErrorKind::BrokenPipe
@@ -27,15 +27,15 @@ impl Screen<'_> {
         }
     }
 
-    /// A line of how it is going.
+    /// Writes a progress message.
     pub fn tell(&mut self, line: impl std::fmt::Display) {
         let _ = writeln!(self.progress, "{}", safe(&line.to_string()));
     }
 
-    /// How it is going, drawn over what was drawn before; nothing where that can't be.
+    /// Redraws the progress line in place; does nothing without a terminal.
     pub fn draw(&mut self, line: impl std::fmt::Display) {
         if self.live {
-            // Without a wrap at the edge: of a line that became two, only the second is drawn over.
+            // Without wrapping: only the last row of a wrapped line would be redrawn.
             let line = line.to_string().replace('\n', " ");
             let _ = write!(self.progress, "\r\x1b[2K\x1b[?7l{}\x1b[?7h", safe(&line));
             let _ = self.progress.flush();

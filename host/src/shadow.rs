@@ -1,7 +1,7 @@
-//! Shadows: policies that are shown what the live one is shown, and whose plans are written down and not
-//! carried out. They change nothing: the record is the same to the byte with them and without.
+//! Shadows: policies that see what the live policy sees. Their plans are recorded but not carried out. They
+//! do not affect the run: its record is identical with and without them.
 //!
-//! From its first plan that differs on, a shadow is shown a run that it did not steer.
+//! After its first differing plan, a shadow sees a run that its own plans did not steer.
 
 mod lines;
 
@@ -17,52 +17,52 @@ use allot_sandbox::{Fault, LogLine, Policy, Sandbox};
 use crate::callbacks::Decide;
 use crate::screen::Screen;
 use crate::{components, diff, policy_loader, shipped};
-use allot_error::{Error, Result, count, signals};
+use allot_base::{Error, Result, count, signals};
 use lines::{Call, Entry, cut, files, line};
 
-/// Who decides, and who only looks on.
+/// The policy of a run and its shadows.
 pub struct Decider<'a> {
     /// The policy whose plans are carried out.
     pub live: &'a Policy,
-    /// Those whose plans are not.
+    /// The policies whose plans are only recorded.
     pub shadows: Vec<Shadow>,
-    /// How far the files had come of those that looked on before and do not now.
+    /// The lengths of the files of earlier shadows that are not active now.
     idle: BTreeMap<String, Mark>,
 }
 
-/// A policy that looks on.
+/// A policy that observes.
 pub struct Shadow {
     policy: Policy,
-    /// Its component, until there is a folder to keep it in.
+    /// Its component, until there is a folder to store it in.
     component: Vec<u8>,
     run: Run,
     state: Vec<u8>,
     tally: Tally,
-    /// Where its plans are written, once there is a folder.
+    /// The file of its plans, once there is a folder.
     file: Option<Appended>,
 }
 
-/// What its calls came to.
+/// Counts of its calls.
 #[derive(Default)]
 struct Tally {
     calls: u64,
     differ: u64,
     first: Option<(u32, u32)>,
-    /// Rollouts that it asked for, and that the live policy did in the same calls.
+    /// Rollouts that it requested, and that the live policy requested in the same calls.
     asked: [u64; 2],
-    /// Why it is asked no more.
+    /// Why it is not called any more.
     failed: Option<String>,
 }
 
 impl<'a> Decider<'a> {
-    /// A policy without shadows.
+    /// Returns a policy without shadows.
     pub fn alone(live: &'a Policy) -> Self {
         Self { live, shadows: Vec::new(), idle: BTreeMap::new() }
     }
 
-    /// Lets each shadow write into a file of its own below the run's folder from now on. Of a run that goes on
-    /// at this step and round what was written by then stays, and its shadows remember what they did then; what
-    /// was written later is cut off, as it is from the record, also where that shadow is not active now.
+    /// Lets each shadow write to its own file below the run's folder from now on. For a run that resumes at
+    /// this step and round, earlier calls are kept and restore the shadows' states. Later calls are cut off
+    /// as in the record, also for shadows that are not active now.
     pub fn keep(&mut self, run: &Path, at: (u32, u32)) -> Result<()> {
         let folder = run.join("shadows");
         let mut there = BTreeMap::new();
@@ -96,13 +96,13 @@ impl<'a> Decider<'a> {
         Ok(())
     }
 
-    /// How far their files have come, by name: what a checkpoint keeps for [`check`].
+    /// Returns the lengths of the files, by name. A checkpoint stores them for [`check`].
     pub fn marks(&self) -> BTreeMap<String, Mark> {
         let active = self.shadows.iter().filter_map(|shadow| shadow.file.as_ref());
         self.idle.clone().into_iter().chain(active.map(|file| (name(file.path()), file.mark()))).collect()
     }
 
-    /// Waits until what the shadows wrote is on the disk, before a checkpoint counts on it.
+    /// Syncs the shadows' files to disk, before a checkpoint refers to them.
     pub fn sync(&self) -> Result<()> {
         let files = self.shadows.iter().filter_map(|shadow| shadow.file.as_ref());
         files.into_iter().try_for_each(|file| file.sync().map_err(|e| Error::file("write", file.path(), &e)))
@@ -128,18 +128,18 @@ impl Decide for Decider<'_> {
     }
 }
 
-/// Fails where a shadow's file is not what its mark in a checkpoint says. One that was removed is forgotten.
+/// Fails if a shadow's file does not match its mark in a checkpoint. A removed file is ignored.
 pub fn check(run: &Path, marks: &BTreeMap<String, Mark>) -> Result<()> {
     for path in files(&run.join("shadows"))? {
         if let Some(mark) = marks.get(&name(&path)) {
             Kept::open(&path, mark)
-                .map_err(|e| Error::from(e).hint("put back what was changed, or remove the file"))?;
+                .map_err(|e| Error::from(e).hint("restore what was changed, or remove the file"))?;
         }
     }
     Ok(())
 }
 
-/// Shadows of these sources, each given as `POLICY` or `POLICY,NAME=VALUE,…`.
+/// Returns the shadows of these sources, each given as `POLICY` or `POLICY,NAME=VALUE,…`.
 pub fn all(
     sources: &[String],
     sandbox: &Sandbox,
@@ -156,8 +156,8 @@ pub fn all(
         let head = shadow.head()?;
         for other in &shadows {
             if other.head()? == head {
-                let what = format!("`--shadow {source}` has policy and settings of another shadow");
-                return Err(Error::new(what).hint("each looks on once"));
+                let what = format!("`--shadow {source}` has the same policy and settings as another shadow");
+                return Err(Error::new(what).hint("name each shadow once"));
             }
         }
         shadows.push(shadow);
@@ -166,7 +166,7 @@ pub fn all(
 }
 
 impl Shadow {
-    /// A shadow of this source. It sees the signals that the live policy wants.
+    /// Returns the shadow of this source. It sees the signals that the live policy requests.
     fn new(source: &str, (policy, component): (Policy, Vec<u8>), live: &Policy, run: &Run) -> Result<Self> {
         let mut words = source.split(',');
         let before = format!("--shadow {},", words.next().unwrap_or_default());
@@ -176,7 +176,8 @@ impl Shadow {
         let (theirs, ours) = (&description.signals, &live.description().signals);
         if theirs != ours {
             let what = format!("shadow `{name}` wants {}; the run shows {}", signals(theirs), signals(ours));
-            return Err(Error::new(what).hint("a shadow sees what the live policy sees, and nothing else"));
+            return Err(Error::new(what)
+                .hint("use a shadow with the same signals: it sees only what the live policy sees"));
         }
         let settings = allot_config::settings(description, &allot_config::typed(&typed, &before)?)?;
         let run = policy.shown_too(Run { settings, ..run.clone() });
@@ -184,7 +185,7 @@ impl Shadow {
         Ok(Self { policy, component, run, state, tally: Tally::default(), file: None })
     }
 
-    /// The first line of its file.
+    /// Returns the first line of its file.
     fn head(&self) -> Result<String> {
         line(&Entry::Head {
             policy: shipped::policy_stamp(&self.policy),
@@ -192,8 +193,8 @@ impl Shadow {
         })
     }
 
-    /// A file that is not there yet. Another policy of this name, or this one with other settings, keeps its
-    /// own.
+    /// Returns a new file's path. Another policy of this name, or this policy with other settings, has a
+    /// different file.
     fn place(&self, folder: &Path) -> PathBuf {
         let name = &self.policy.description().name;
         let mut path = folder.join(format!("{name}.jsonl"));
@@ -206,7 +207,7 @@ impl Shadow {
         path
     }
 
-    /// Asks it, and compares.
+    /// Calls the shadow, and compares its plan.
     fn see(&mut self, view: &View, live: &Plan) -> Result<()> {
         if self.tally.failed.is_some() {
             return Ok(());
@@ -255,7 +256,7 @@ impl Shadow {
         }
     }
 
-    /// What became of it, in a sentence.
+    /// Returns its result as a sentence.
     pub fn summary(&self) -> String {
         let Tally { calls, differ, first, asked: [theirs, live], failed } = &self.tally;
         let name = &self.policy.description().name;
@@ -265,19 +266,19 @@ impl Shadow {
             let asked = format!("it asks for {theirs} rollouts where {live} were asked for");
             format!("{plans} {verb}, from step {step}, round {round} on; {asked}")
         });
-        let failed = failed.iter().map(|failed| format!("; it is asked no more: {failed}"));
+        let failed = failed.iter().map(|failed| format!("; it was stopped: {failed}"));
         let place = self.file.iter().map(|file| format!("; all in {}", file.path().display()));
         let parts = std::iter::once(format!("shadow `{name}`: {calls}, {differs}")).chain(failed);
         parts.chain(place).collect()
     }
 }
 
-/// What a file is called in its folder.
+/// Returns a file's name in its folder.
 fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Rollouts that a plan asks for.
+/// Returns the number of rollouts that a plan requests.
 fn asked(plan: &Plan) -> u64 {
     match &plan.action {
         Action::Sample(requests) => requests.iter().map(|r| u64::from(r.count)).sum(),

@@ -1,5 +1,5 @@
-//! The policies that ship with the program and what they were built from, and policies and their limits as a
-//! record has them. No name of any policy is written here.
+//! The shipped policies with their manifest, and conversions of policies and limits to a record's form. No
+//! policy's name is written here.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use allot_record::{CapsStamp, PolicyStamp};
 use allot_sandbox::{Caps, Policy};
 use serde::{Deserialize, Serialize};
 
-/// What is written beside the components that ship: what they were built from, and with what.
+/// The manifest of the shipped components: their sources and compilers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The components, by name.
@@ -22,23 +22,23 @@ pub struct Entry {
     pub name: String,
     /// The component's sha256.
     pub sha256: String,
-    /// One sha256 over the sources and the contract that it was built from.
+    /// A sha256 over the sources and the contract that it was built from.
     pub sources: String,
     /// The compiler that built it.
     pub toolchain: String,
 }
 
-/// The manifest of what ships.
+/// Returns the manifest of the shipped components.
 pub fn manifest() -> Option<Manifest> {
     serde_json::from_slice(allot_component::shipped::manifest()?).ok()
 }
 
-/// Limits as a record has them.
+/// Converts limits to a record's form.
 pub fn stamp(caps: Caps) -> CapsStamp {
     CapsStamp { fuel: caps.fuel, seconds: caps.time.as_secs_f64(), memory: caps.memory }
 }
 
-/// A policy as a record has it.
+/// Converts a policy to a record's form.
 pub fn policy_stamp(policy: &Policy) -> PolicyStamp {
     let description = policy.description();
     PolicyStamp {
@@ -50,7 +50,7 @@ pub fn policy_stamp(policy: &Policy) -> PolicyStamp {
     }
 }
 
-/// Limits from a record. Seconds that no config takes come from one that was edited: then the default's.
+/// Converts limits from a record. Invalid seconds, in an edited record, become the default.
 pub fn caps(stamp: CapsStamp) -> Caps {
     let time = Duration::try_from_secs_f64(stamp.seconds).unwrap_or(Caps::default().time);
     Caps { fuel: stamp.fuel, time, memory: stamp.memory }

@@ -1,4 +1,4 @@
-//! A simulated run: the real step loop over a world without a model, that of the coins or a bank.
+//! A simulated run: the real step loop without a model, in the coin-flip world or on a bank.
 
 use std::path::Path;
 
@@ -14,72 +14,72 @@ use crate::shadow::Decider;
 use crate::stop::Stop;
 use crate::summary::{self, Totals};
 use crate::world::World;
+use allot_base::{Error, Result};
 use allot_config::settings;
 use allot_config::simulate::SimulateConfig;
-use allot_error::{Error, Result};
 use allot_judges::{Reward, RightOrWrong};
 use allot_record::{End, Head, Record};
 
-/// An engine without a model: what a simulated run asks of it beside the two verbs.
+/// An engine without a model, with all that a simulated run needs.
 pub trait Simulated: Engine + Sized {
-    /// What judges its rollouts.
+    /// The reward of its rollouts.
     type Judge: Reward<Self::Answer>;
 
-    /// The world that a config describes.
+    /// Returns the world that a config describes.
     fn open(config: &SimulateConfig) -> Result<Self>;
 
-    /// Judges its rollouts.
+    /// Returns the reward of its rollouts.
     fn judge() -> Self::Judge;
 
-    /// Lengths of the prompts, in tokens.
+    /// Returns the lengths of the prompts, in tokens.
     fn prompt_lengths(&self) -> Vec<u32>;
 
-    /// The longest answer, in tokens.
+    /// Returns the length of the longest answer, in tokens.
     fn longest(&self) -> u32;
 
-    /// The accuracy, which such a world knows at no cost.
+    /// Returns the accuracy, which this world knows at no cost.
     fn accuracy(&self) -> f64;
 
-    /// The column that a policy asks for by this name; or what there is instead.
+    /// Returns the column of this name. The error says what is available instead.
     fn column(&self, name: &str) -> Result<Column>;
 
-    /// What the record says of it.
+    /// Returns its description for the record.
     fn stamp(&self) -> Option<serde_json::Value>;
 
-    /// What the table at a run's end has of it.
+    /// Returns its rows of the closing table.
     fn rows(&self, totals: &Totals, end: &End) -> Vec<summary::Row>;
 
-    /// The same as JSON.
+    /// Returns its part of the closing table as JSON.
     fn json(&self, totals: &Totals, end: &End) -> serde_json::Value;
 
-    /// What a line of progress says of an accuracy.
+    /// Returns the text about an accuracy in a progress message.
     fn progress(&self, accuracy: f64) -> String {
         format!("  accuracy {accuracy:.4}")
     }
 
-    /// What is to be said of it before a run.
+    /// Returns a note before the run.
     fn before(&self) -> Option<String> {
         None
     }
 
-    /// What is to be said of it at a run's end: what the run shows, and what it can't.
+    /// Returns notes at the run's end: what the run shows, and what it can't show.
     fn after(&self, _totals: &Totals) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A run that is ready to start, in a world of this kind.
+/// A simulated run that is ready to start.
 pub struct SimulatedRun<E: Simulated, P> {
-    /// All that there is of it.
+    /// The run and its parts.
     pub world: World<E, E::Judge, P>,
-    /// What the policy said as it began.
+    /// Log lines written by the policy's `begin`.
     pub begun: Vec<LogLine>,
 }
 
-/// One in the coin-flip world.
+/// A run in the coin-flip world.
 pub type Simulation<P> = SimulatedRun<Coin, P>;
 
-/// A run without callbacks.
+/// Callbacks that only evaluate.
 impl<E: Simulated, R, P> Callbacks<E, R, P> for () {
     async fn evaluate(&mut self, world: &mut World<E, R, P>) -> std::result::Result<Scores, Stop> {
         Ok(Scores { accuracy: world.engine.accuracy(), ..Scores::default() })
@@ -87,8 +87,8 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for () {
 }
 
 impl<'a, E: Simulated> SimulatedRun<E, Decider<'a>> {
-    /// Checks everything that can be checked, and builds the world. `log` is where the policy's own
-    /// words go. It keeps no record until [`keep`](Self::keep) is called with the head given here.
+    /// Makes all checks, and builds the world. `log` receives the policy's log lines. There is no record
+    /// until [`keep`](Self::keep) is called with the returned head.
     pub fn new(config: &SimulateConfig, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
         let description = policy.description();
         let engine = E::open(config)?;
@@ -109,13 +109,13 @@ impl<'a, E: Simulated> SimulatedRun<E, Decider<'a>> {
         let head = Head {
             accuracy: Some(world.engine.accuracy()),
             world: world.engine.stamp(),
-            ..head(world, &config.run, &config.budget, config.policy.caps.caps())
+            ..head(world, &config.run, &config.budget, config.policy.limits.caps())
         };
         Ok((simulation, head))
     }
 }
 
-/// The columns that a policy wants of the world.
+/// Returns the columns that a policy needs from the world.
 fn columns(engine: &impl Simulated, policy: &Description) -> Result<Columns> {
     let mut columns = Columns::default();
     for name in &policy.columns {
@@ -133,7 +133,7 @@ impl<E: Simulated, P: Decide> SimulatedRun<E, P> {
         Ok(self.world.record.begin(Box::new(head))?)
     }
 
-    /// Builds the world around a policy. It keeps no record.
+    /// Builds the world around a policy, without a record.
     pub fn with(config: &SimulateConfig, run: Run, policy: P, state: Vec<u8>) -> Result<Self> {
         Self::around(config, E::open(config)?, run, policy, state)
     }
@@ -147,7 +147,7 @@ impl<E: Simulated, P: Decide> SimulatedRun<E, P> {
             Ledger::new(config.budget.limits(engine.longest())),
         );
         let every = Some(config.evaluation.when("the config")?);
-        let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.caps.bounds());
+        let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.limits.bounds());
         let run = Loop::new(Constants { run, seed, scale, bounds, every }, config.budget.ceilings(), state);
         Ok(Self { world: World::new(run, engine, E::judge(), policy), begun: Vec::new() })
     }
@@ -179,7 +179,8 @@ impl Simulated for Coin {
     fn column(&self, name: &str) -> Result<Column> {
         self.column(name).ok_or_else(|| {
             Error::new(format!("the column `{name}`, which the coin-flip world does not have")).hint(format!(
-                "it has `difficulty`, `level`, `source` and `length`; to take one of them: `world.columns = {{ {name} = \"level\" }}`"
+                "use `difficulty`, `level`, `source` or `length`, for example `world.columns = {{ {name} = \
+                 \"level\" }}`"
             ))
         })
     }

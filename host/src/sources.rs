@@ -1,17 +1,17 @@
-//! Where a run's prompts come from, as its table of problems says: a source for each prompt to train on.
+//! The sources of a run's training prompts, read from its table of problems.
 
 use std::fs::File;
 use std::path::Path;
 
-use allot_error::panics::caught;
+use allot_base::panics::caught;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use parquet::schema::types::Type;
 
-/// The sources of a run's prompts, by the prompts' numbers; none where it has no table of them, as in a simulation, or a
-/// damaged one.
+/// Returns the source of each training prompt, by prompt id; none if the run has no table of problems, as
+/// in a simulation, or a damaged one.
 pub fn read(run: &Path) -> Option<Vec<String>> {
-    // The parquet crate panics on what it finds in a damaged page.
+    // The parquet crate may panic on damaged pages.
     caught(|| of_table(run)).ok().flatten()
 }
 
@@ -28,7 +28,7 @@ fn of_table(run: &Path) -> Option<Vec<String>> {
         let of = |name: &str| {
             row.get_column_iter().find(|(column, _)| *column == name).map(|(_, field)| field.clone())
         };
-        // Held-out problems come after those that are trained on.
+        // Held-out problems follow the training problems.
         if !matches!(of("set")?, Field::Null) {
             break;
         }

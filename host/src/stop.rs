@@ -1,4 +1,4 @@
-//! Why a run stops in the middle.
+//! Reasons why a run stops before its end.
 
 use allot_allocation::rules::Broken;
 use allot_allocation::{Plan, PromptId, View};
@@ -7,47 +7,47 @@ use allot_record::RecordError;
 use allot_sandbox::Fault;
 use thiserror::Error;
 
-use allot_error::Error;
+use allot_base::Error;
 
-/// Why a run stops in the middle. Whatever was finished stays in the record.
+/// Why a run stops before its end. Finished steps stay in the record.
 #[derive(Debug, Error)]
 pub enum Stop {
     /// The policy broke a rule.
     #[error("{broken}")]
     Broken {
-        /// The rule, and where.
+        /// The rule, and where it was broken.
         broken: Broken,
-        /// What the policy was shown.
+        /// The policy's input.
         view: Box<View>,
-        /// What it answered.
+        /// The policy's plan.
         plan: Box<Plan>,
-        /// What it remembered.
+        /// The policy's state.
         state: Vec<u8>,
     },
-    /// The policy gave no answer.
+    /// The policy returned no plan.
     #[error("in step {}, round {} policy `{policy}` {fault}", .view.step, .view.round)]
     Policy {
-        /// Its name.
+        /// The policy's name.
         policy: String,
-        /// What happened.
+        /// The fault.
         fault: Box<Fault>,
-        /// What it was shown.
+        /// The policy's input.
         view: Box<View>,
-        /// What it remembered.
+        /// The policy's state.
         state: Vec<u8>,
     },
-    /// The run was asked to stop. Rollouts paid for by then are kept.
-    #[error("stopped, as was asked for")]
+    /// The run was asked to stop. Rollouts that were paid for are kept.
+    #[error("stopped on request")]
     Interrupted,
     /// The engine failed.
     #[error("the engine failed in step {step}: {error}")]
     Engine {
         /// The step.
         step: u32,
-        /// Why.
+        /// The error.
         error: EngineError,
     },
-    /// An update that would have broken the weights.
+    /// The update would have broken the weights.
     #[error(
         "the update of step {step} was refused: {what} is not finite; its batch was {}",
         .batch.iter().map(|(prompt, n)| format!("{n} of prompt {prompt}")).collect::<Vec<_>>().join(", ")
@@ -55,31 +55,31 @@ pub enum Stop {
     Refused {
         /// The step.
         step: u32,
-        /// What is not finite.
+        /// The value that is not finite.
         what: &'static str,
-        /// Rollouts of each prompt.
+        /// Number of rollouts of each prompt in the batch.
         batch: Vec<(PromptId, usize)>,
     },
-    /// The engine did something else than it was granted.
+    /// The engine did not do what was granted.
     #[error("{fault} (step {step})")]
     Ledger {
         /// The step.
         step: u32,
-        /// What it did.
+        /// The deviation.
         fault: allot_allocation::Fault,
     },
-    /// Nothing can be judged any more.
+    /// Grading is no longer possible.
     #[error("{0}")]
     Reward(Error),
-    /// Numbers of the model that are none.
+    /// The model produced values that are not finite.
     #[error(
         "{what} not finite: {}",
         if *.updates == 0 { "the weights are broken as they were loaded" } else { "an earlier update has broken the model" }
     )]
     NotFinite {
-        /// What is not, with its verb.
+        /// The values, with a verb.
         what: String,
-        /// Model updates made by then.
+        /// Number of model updates so far.
         updates: u32,
     },
     /// The record could not be written.
@@ -94,7 +94,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// What to do about it, where there is something to do.
+    /// Returns hints, if there are any.
     pub fn hints(&self) -> Vec<String> {
         let one = |hint: &str| vec![hint.to_owned()];
         match self {
@@ -105,7 +105,7 @@ impl Stop {
                 error.hints.clone()
             }
             Self::NotFinite { updates: 0, .. } => {
-                one("look at the files that `model.use` names: some of their numbers are NaN or infinite")
+                one("check the files that `model.use` names: some of their numbers are NaN or infinite")
             }
             Self::Refused { .. } | Self::NotFinite { .. } => {
                 one("lower `optimizer.learning_rate`, and begin from the `model` folder of a checkpoint")
@@ -114,7 +114,7 @@ impl Stop {
         }
     }
 
-    /// Whether a run that is taken up again would not come to the same: what was in its way may be gone.
+    /// Returns whether resuming may succeed, because the cause may have disappeared.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Broken { .. } | Self::Policy { .. } | Self::Refused { .. } | Self::NotFinite { .. } => {

@@ -1,4 +1,4 @@
-//! What a run's steps add up to, and the table at its end.
+//! Totals of a run's steps, and the closing table.
 
 use allot_allocation::{Action, Outcome, Plan, View};
 use allot_record::{End, StepEnd};
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::screen::Screen;
 
-/// What the steps add up to.
+/// Totals of a run's steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// The score before the first step.
+    /// The accuracy before the first step.
     pub start: f64,
-    /// The last score taken.
+    /// The latest accuracy.
     pub last: f64,
-    /// Steps finished.
+    /// Number of finished steps.
     pub steps: u64,
-    /// Steps that updated the model.
+    /// Number of steps that updated the model.
     pub updates: u64,
-    /// Rollouts trained on, each counted in each step in which it was.
+    /// Rollouts trained on, counted once for each step that trained on them.
     pub trained: u64,
     /// Of those, rollouts with an advantage that is not 0.
     pub effective: u64,
-    /// Of those trained on, rollouts that an earlier step had trained on, too.
+    /// Of the rollouts trained on, those that an earlier step had already trained on.
     #[serde(default, skip_serializing_if = "is_none")]
     pub again: u64,
     /// Rollouts discarded unused.
@@ -31,7 +31,7 @@ pub struct Totals {
     pub flat: u64,
     /// Rollouts discarded as stale.
     pub stale: u64,
-    /// Tokens of prompts, each counted for each of its rollouts.
+    /// Tokens of prompts, counted once for each rollout.
     #[serde(default)]
     pub prompt_tokens: u64,
     /// Rollouts by verdict, and groups by their rewards.
@@ -40,7 +40,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Nothing yet, but a first score.
+    /// Returns the totals before the first step, with the first accuracy.
     pub fn new(start: f64) -> Self {
         Self {
             start,
@@ -58,25 +58,25 @@ impl Totals {
         }
     }
 
-    /// Takes the groups that a plan ends a step with.
+    /// Adds the groups of a plan that ends a step.
     pub fn decided(&mut self, view: &View, plan: &Plan) {
         if matches!(plan.action, Action::Train(_)) {
             self.seen.groups(&view.groups);
         }
     }
 
-    /// Takes rollouts that came in.
+    /// Adds rollouts that have arrived.
     pub fn sampled(&mut self, outcomes: &[Outcome]) {
         self.seen.outcomes(outcomes);
     }
 
-    /// Returns why the run has learned nothing so far, in a sentence; none where it has.
+    /// Returns a sentence about why the run has learned nothing so far; none if it has.
     fn nothing_learned(&self) -> Option<String> {
         let Self { updates, effective, .. } = *self;
         self.seen.nothing_learned(Trained { updates, rollouts: self.trained, effective })
     }
 
-    /// Returns a warning after the step that makes it clear that the run learns nothing, and after no other.
+    /// Returns a warning after the step that shows that the run learns nothing, and only after that step.
     pub fn warning(&self) -> Option<String> {
         let words = self.nothing_learned().filter(|_| self.steps == PATIENCE)?;
         Some(format!("warning: after {PATIENCE} steps, {words}"))
@@ -95,7 +95,7 @@ impl Totals {
         self.stale += step.stale;
     }
 
-    /// The table at the end of a run, with what the run's world has to add.
+    /// Shows the closing table, with the rows of the run's world.
     pub fn show(&self, end: &End, more: Vec<Row>, screen: &mut Screen<'_>) {
         screen.say(format_args!("{}", end.reason));
         let rows: Vec<Row> = self.rows(end).into_iter().chain(more).collect();
@@ -129,7 +129,7 @@ impl Totals {
         rows
     }
 
-    /// The accuracy, at the end and at the start.
+    /// Returns the rows of the accuracy at the end and at the start.
     pub fn accuracies(&self, end: &End) -> Vec<Row> {
         let last = end.accuracy.unwrap_or(self.last);
         vec![
@@ -138,12 +138,12 @@ impl Totals {
         ]
     }
 
-    /// The accuracy as JSON, at the start and at the end.
+    /// Returns the accuracy at the start and at the end, as JSON.
     pub fn accuracies_json(&self, end: &End) -> serde_json::Value {
         serde_json::json!({ "accuracy_start": self.start, "accuracy": end.accuracy.unwrap_or(self.last) })
     }
 
-    /// The table as JSON, with what the run's world has to add: an object.
+    /// Returns the closing table as a JSON object, with the part of the run's world.
     pub fn json(
         &self,
         end: &End,
@@ -167,27 +167,27 @@ impl Totals {
     }
 }
 
-/// A row of the table at the end of a run.
+/// A row of the closing table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     name: &'static str,
     number: String,
-    /// Its share of something, as it stands behind the number.
+    /// The share after the number, as text.
     share: String,
 }
 
 impl Row {
-    /// A number.
+    /// Returns a row with a number.
     pub fn number(name: &'static str, n: u64) -> Self {
         Self::text(name, n.to_string())
     }
 
-    /// A number as text.
+    /// Returns a row with a number as text.
     pub fn text(name: &'static str, number: String) -> Self {
         Self { name, number, share: String::new() }
     }
 
-    /// A number, and its share of another.
+    /// Returns a row with a number and its share of another.
     pub fn share(name: &'static str, n: u64, of: u64) -> Self {
         Self { name, number: n.to_string(), share: format!("  {:>5.1} %", percent(n, of)) }
     }
@@ -198,7 +198,7 @@ fn is_none(n: &u64) -> bool {
     *n == 0
 }
 
-/// A share in percent; 0 of nothing.
+/// Returns a share in percent; 0 if the whole is 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }

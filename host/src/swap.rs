@@ -1,16 +1,15 @@
-//! Another policy for a run that goes on. It takes over between two steps, at a checkpoint: what the host
-//! remembers stays, what the policy before remembered is gone, and the record says where.
+//! Replaces the policy of a run that resumes. The new policy takes over between two steps, at a checkpoint.
+//! The host's state is kept, the old policy's state is lost, and the record has the step.
 //!
-//! A swap is done once a checkpoint is of the new config. Stopped before that, it never was; stopped after,
-//! the next process ends it.
+//! A swap is complete when a checkpoint has the new config. If the program stops before that, the swap did
+//! not happen; if it stops after that, the next process finishes the swap.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Column, Need};
+use allot_base::{Error, Result, write_lasting};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
-use allot_files::write_lasting;
 use allot_loop::At;
 use allot_record::{Line, Swap, hex};
 use allot_sandbox::{Policy, sha256};
@@ -21,40 +20,40 @@ use crate::recorder::RunRecorder;
 use crate::training::Trained;
 use crate::{run_dir, shipped};
 
-/// The config to be in force, until it is.
+/// The file of the new config, until the swap is complete.
 const NEXT: &str = "next.toml";
 
-/// A change of policy or settings that the user wants for a run that resumes.
+/// A change of the policy or its settings in a run that resumes.
 pub struct Change {
-    /// The hash of the config in force until now.
+    /// The hash of the current config.
     before: String,
-    /// Whether a policy was named, so that another component may take over.
+    /// Whether a policy was given, so that another component may take over.
     named: bool,
 }
 
 impl Change {
-    /// A change of the config with this text. `policy` is the one that was named, if one was.
+    /// Returns the change of a config with this text. `policy` is the given policy, if any.
     pub fn of(text: &str, policy: Option<&str>) -> Self {
         Self { before: sha256(text), named: policy.is_some() }
     }
 
-    /// The hash of the config in force until now.
+    /// Returns the hash of the current config.
     pub fn before(&self) -> &str {
         &self.before
     }
 
-    /// Whether a policy was named, so that another component may take over.
+    /// Returns whether a policy was given, so that another component may take over.
     pub fn named(&self) -> bool {
         self.named
     }
 
-    /// Whether the config becomes another one by it.
+    /// Returns whether the config changes.
     pub fn of_config(&self, text: &str) -> bool {
         sha256(text) != self.before
     }
 
-    /// Whether anything becomes another by it: the config, or the component, which may be another one under
-    /// the same path.
+    /// Returns whether anything changes: the config, or the component, which may be a different one at the
+    /// same path.
     pub fn is_one(&self, run: &Path, text: &str, policy: &Policy) -> Result<bool> {
         let latest = Checkpoints::of(run, 1).latest()?;
         let other = latest.is_some_and(|manifest| manifest.policy != policy.sha256());
@@ -62,7 +61,7 @@ impl Change {
     }
 }
 
-/// Ends a swap that a stop cut short, or takes it back.
+/// Finishes or reverts a swap that was interrupted.
 pub fn settle(run: &Path) -> Result<()> {
     let next = run.join(NEXT);
     let text = match std::fs::read(&next) {
@@ -76,11 +75,11 @@ pub fn settle(run: &Path) -> Result<()> {
     }
 }
 
-/// The config of a run with another policy, or with other settings of the same one.
+/// Returns the config of a run with another policy, or with other settings of the same policy.
 pub fn config(kept: &TrainConfig, policy: Option<&str>, typed: &[String]) -> Result<TrainConfig> {
     let mut config = kept.clone();
     if let Some(policy) = policy {
-        // A path is the same one however it is written.
+        // Equal paths may be written differently.
         let mut other = config.policy.clone();
         policy.clone_into(&mut other.source);
         other.settle()?;
@@ -90,7 +89,7 @@ pub fn config(kept: &TrainConfig, policy: Option<&str>, typed: &[String]) -> Res
     Ok(config)
 }
 
-/// Refuses a swap in a run that has nothing left to decide, and only has to end.
+/// Fails if a run has nothing left to decide before its end.
 pub fn has_room(state: &RunState<'_>, steps: u32) -> Result<()> {
     let run = &state.run;
     let spent = run.ledger.exhausted() && run.buffer.rollouts() == 0;
@@ -99,16 +98,16 @@ pub fn has_room(state: &RunState<'_>, steps: u32) -> Result<()> {
             return Ok(());
         }
         let what = format!(
-            "the run stopped within step {}, and a policy takes over between two steps",
+            "the run stopped within step {}, but a policy takes over between two steps",
             run.steps + 1
         );
-        return Err(Error::new(what).hint("let it end that step first: --resume RUN --finish-step"));
+        return Err(Error::new(what).hint("finish that step first: --resume RUN --finish-step"));
     }
-    let error = Error::new("the run only has to end, and has nothing left for another policy");
-    Err(error.hint("let it end first, without --policy and --set"))
+    let error = Error::new("the run has only to finish, so another policy cannot take it over");
+    Err(error.hint("finish it first, without --policy and --set"))
 }
 
-/// Lets the policy at hand take over a world that was put back from a checkpoint of another.
+/// Lets the new policy take over a world that was restored from the old policy's checkpoint.
 pub fn done(
     run: &Path,
     change: &Change,
@@ -117,18 +116,18 @@ pub fn done(
     recorder: &mut RunRecorder<'_, '_>,
 ) -> Result<()> {
     let text = run_dir::text(&prepared.config)?;
-    // Of another build under the same path there is nothing to say but its hash, and the record has that.
+    // For another build at the same path only the hash changes, which is in the record.
     let other = change.of_config(&text);
     if other {
         let next = run.join(NEXT);
-        // On the disk before a checkpoint counts on it.
+        // Synced to disk before a checkpoint refers to it.
         write_lasting(&next, text.as_bytes())?;
     }
     world.run.state.policy.clone_from(&prepared.state);
     if !world.run.of.run.gives(Need::Replay) {
-        // It would take what was trained on for fresh.
+        // The policy would treat trained rollouts as new.
         let gone = world.run.state.buffer.let_go_trained();
-        // An update that waits is made on some of them still.
+        // A waiting update still uses some of them.
         world.forget();
         recorder.finished(&gone)?;
     }
@@ -137,7 +136,7 @@ pub fn done(
         policy: shipped::policy_stamp(prepared.policy),
         settings: prepared.run.settings.clone(),
         terms: world.run.of.run.terms.clone(),
-        caps: shipped::stamp(prepared.config.policy.caps.caps()),
+        caps: shipped::stamp(prepared.config.policy.limits.caps()),
         state: hex(&world.run.state.policy),
     };
     let shown = world.run.of.run.columns();
@@ -151,7 +150,7 @@ pub fn done(
     if other { replace(run, world.run.state.finished()) } else { Ok(()) }
 }
 
-/// Puts the new config in force. The one before is kept beside it.
+/// Activates the new config. Keeps the old one next to it.
 fn replace(run: &Path, steps: u32) -> Result<()> {
     let (next, place) = (run.join(NEXT), run.join("resolved.toml"));
     let text = std::fs::read(&place).map_err(|e| Error::file("read", &place, &e))?;
@@ -162,8 +161,8 @@ fn replace(run: &Path, steps: u32) -> Result<()> {
     std::fs::rename(&next, &place).map_err(|e| Error::file("write", &place, &e))
 }
 
-/// Where the config is kept that was in force until so many steps were done. It may be there already, from a
-/// time that a stop cut short.
+/// Returns the path of the config that was used until `steps` steps were finished. It may exist already,
+/// from an interrupted swap.
 fn before(run: &Path, steps: u32, text: &[u8]) -> PathBuf {
     (0..1000)
         .map(|n| if n == 0 { String::new() } else { format!("-{n}") })

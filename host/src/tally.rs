@@ -1,4 +1,4 @@
-//! What a step adds up to, under the names that [`allot_outputs::named`] explains.
+//! The metrics of a step, under the names that [`allot_outputs::named`] explains.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use allot_allocation::{Outcome, Plan, PromptId};
 use allot_record::StepEnd;
 use serde::{Deserialize, Serialize};
 
-/// What a step's plans and rollouts add up to.
+/// Sums over a step's plans and rollouts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepTally {
-    /// Rewards of each prompt, in the order they came.
+    /// Rewards of each prompt, in order of arrival.
     rewards: BTreeMap<PromptId, Vec<f32>>,
-    /// Lengths of all, in generated tokens.
+    /// Lengths of all rollouts, in generated tokens.
     lengths: Vec<u32>,
-    /// Of those that ended by themselves.
+    /// Lengths of the rollouts that were not truncated.
     ended: Vec<u32>,
     unscorable: u64,
-    /// Rollouts that were asked for and not granted.
+    /// Rollouts that were requested and not granted.
     clipped: u64,
-    /// The policy's own metrics: the sum and the number of those by a name.
+    /// The policy's own metrics by name: sum and count.
     own: BTreeMap<String, (f64, f64)>,
 }
 
-/// What a step that waits for its update adds up to.
+/// The sums of a step that waits for its update.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Waiting {
-    /// Of its plans and rollouts.
+    /// Sums over its plans and rollouts.
     pub tally: StepTally,
-    /// Tokens of prompts that the run had read by its plan.
+    /// Prompt tokens that the run had read when the step was planned.
     pub prompt_tokens: u64,
 }
 
 impl StepTally {
-    /// Adds rollouts that were asked for and not granted.
+    /// Adds rollouts that were requested and not granted.
     pub fn add_clipped(&mut self, rollouts: u64) {
         self.clipped += rollouts;
     }
@@ -59,8 +59,8 @@ impl StepTally {
         }
     }
 
-    /// The step's numbers, by name. It took `seconds`, and the run has read and written `num_tokens` so
-    /// far.
+    /// Returns the step's metrics, by name. `seconds` is its duration; `num_tokens` is the total number of
+    /// tokens read and generated so far.
     pub fn numbers(&self, end: &StepEnd, seconds: f64, num_tokens: u64) -> Vec<(String, f64)> {
         let rewards: Vec<f64> = self.rewards.values().flatten().map(|r| f64::from(*r)).collect();
         let (mean, deviation) = spread(&rewards);
@@ -122,7 +122,7 @@ impl StepTally {
     }
 }
 
-/// Mean, and deviation divided by n - 1; 0 where there is none.
+/// Returns mean and sample std (n - 1); 0 if undefined.
 fn spread(all: &[f64]) -> (f64, f64) {
     let n = all.len() as f64;
     let mean = share(all.iter().sum(), n);
@@ -159,14 +159,14 @@ mod tests {
         assert_eq!(of("reward"), Some(0.8));
         // Over all rollouts, with n - 1.
         assert!((of("reward_std").unwrap_or(0.0) - 0.2_f64.sqrt()).abs() < 1e-12);
-        // Of rollouts, not of groups.
+        // A share of rollouts, not of groups.
         assert_eq!(of("frac_reward_zero_std"), Some(0.6));
         assert_eq!(of("completions/clipped_ratio"), Some(0.2));
         assert_eq!(of("completions/mean_length"), Some(4.8));
         assert_eq!(of("completions/mean_terminated_length"), Some(4.0));
         assert_eq!(of("completions/max_terminated_length"), Some(5.0));
         assert_eq!(of("tokens_per_second"), Some(12.0));
-        // Of the policy's own, the mean over the calls that gave them.
+        // A policy's own metric is the mean over the calls that returned it.
         assert_eq!((of("policy/odds"), of("policy/kept")), (Some(1.0), Some(7.0)));
     }
 }

@@ -1,13 +1,13 @@
-//! A training run: the real step loop over a language model, on this machine, on a server, or on both.
+//! A training run: the real step loop with a language model, on this machine, on a server, or on both.
 
 use std::path::Path;
 use std::rc::Rc;
 
 use allot_allocation::{Ledger, Pool, RolloutBuffer, TokenCosts, shown};
+use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::Checkpoint;
 use allot_engine::{Engine as _, Native, NativeConfig, Sampling, Signal, place};
-use allot_error::{Error, Result};
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
 use allot_loop::{Constants, Loop};
@@ -24,19 +24,19 @@ use crate::run_dir;
 use crate::shadow::Decider;
 use crate::world::World;
 
-/// A training run's world.
+/// The world of a training run.
 pub type Trained<'a> = World<AnyEngine, Graded, Decider<'a>>;
 
 impl<'a> Prepared<'a> {
-    /// Loads the weights and builds the world, which keeps no record yet. Also returns the evaluation and the hash of the
-    /// weights.
+    /// Loads the weights and builds the world, without a record. Also returns the evaluation and the hash
+    /// of the weights.
     pub fn build(&self, log: fn(&LogLine)) -> Result<(Trained<'a>, Evaluation, String)> {
         let (config, prompts) = (&self.config, &self.problems.prompts[..self.problems.train]);
         let lengths: Vec<u32> = prompts.iter().map(|prompt| prompt.len() as u32).collect();
         let (engine, fingerprint) = self.engine()?;
 
         let all = Rc::clone(&self.problems.all);
-        let longest = config.rollout.max_tokens;
+        let longest = config.sampling.max_tokens;
         let mut run = self.run.clone();
         if let Some(terms) = &mut run.terms {
             terms.costs = TokenCosts::over(&lengths, longest, |prompt, tokens| engine.cost(prompt, tokens));
@@ -58,7 +58,7 @@ impl<'a> Prepared<'a> {
             run,
             seed: config.run.seed,
             scale: config.advantage,
-            bounds: config.policy.caps.bounds(),
+            bounds: config.policy.limits.bounds(),
             every: Some(config.evaluation.when("the config")?),
         };
         let run = Loop::new(constants, config.budget.ceilings(), state);
@@ -66,7 +66,7 @@ impl<'a> Prepared<'a> {
         Ok((world, evaluation, fingerprint))
     }
 
-    /// The engine, with its weights and their hash.
+    /// Returns the engine with its weights, and their hash.
     fn engine(&self) -> Result<(AnyEngine, String)> {
         let (native, prompts) = (self.native()?, self.problems.prompts.clone());
         if let Some(server) = self.config.engine.server() {
@@ -85,16 +85,16 @@ impl<'a> Prepared<'a> {
         Ok((self.here(native)?, fingerprint))
     }
 
-    /// How the engine works.
+    /// Returns the config of the native engine.
     fn native(&self) -> Result<NativeConfig> {
         let config = &self.config;
         let signal = |name: &String| {
-            let what = format!("`{}` is no signal that can be measured", shown::name(name));
+            let what = format!("`{}` is not a signal that can be measured", shown::name(name));
             Signal::of(name).ok_or_else(|| Error::new(what))
         };
         Ok(NativeConfig {
             seed: config.run.seed,
-            sampling: Sampling { keep_mask: config.update.keep_sampling_mask, ..config.rollout },
+            sampling: Sampling { keep_mask: config.update.keep_sampling_mask, ..config.sampling },
             evaluation: config.evaluation_samplings(),
             stops: self.stops.clone(),
             rows: config.model.rows,
@@ -105,9 +105,9 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// An engine that learns here, and samples here or on a server.
+    /// Returns an engine that trains on this machine, and samples here or on a server.
     fn here(&self, native: Native) -> Result<AnyEngine> {
-        let Some(rollouts) = &self.config.rollouts else {
+        let Some(rollouts) = &self.config.rollout_server else {
             return Ok(AnyEngine::Native(Box::new(native)));
         };
         let text = run_dir::text(&self.config)?;
@@ -115,7 +115,7 @@ impl<'a> Prepared<'a> {
         Ok(AnyEngine::Split(Box::new(Split::new(native, rollouts, handover, run_dir::note)?)))
     }
 
-    /// Refuses weights that are not all finite: sampling needs probabilities.
+    /// Fails if weights are not finite: sampling needs probabilities.
     fn finite(&self, weights: &[f32]) -> Result<()> {
         let broken = weights.iter().filter(|w| !w.is_finite()).count();
         if broken == 0 {
@@ -125,16 +125,16 @@ impl<'a> Prepared<'a> {
         let what = format!(
             "the weights of `{model}` are not finite: {broken} of {all} are NaN or infinite in its files"
         );
-        Err(Error::new(what).hint("take another copy of the model, or a checkpoint from before it broke"))
+        Err(Error::new(what).hint("use another copy of the model, or a checkpoint from before it broke"))
     }
 
-    /// The model, with its weights.
+    /// Loads the model onto its device.
     fn core(&self) -> Result<Box<dyn Core>> {
         let checkpoint = Checkpoint::load(&self.path, &Device::Cpu)?;
         Ok(place::core(&self.device, &checkpoint, self.setup)?)
     }
 
-    /// Puts back the state of a checkpoint's folder.
+    /// Restores the state in a checkpoint's folder.
     pub fn restore(&self, world: &mut Trained<'_>, folder: &Path, state: RunState<'_>) -> Result<()> {
         world.engine.restore(folder, &state)?;
         world.samples = state.samples.into_iter().map(|(id, sample)| (id, sample.into_owned())).collect();

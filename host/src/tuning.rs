@@ -1,9 +1,9 @@
-//! A comparison's arms, tuned: rung by rung, with the best trials of each going on, until one of each arm has won.
+//! Tunes a comparison's arms rung by rung. The best trials of an arm continue, until one is left.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allot_error::{Error, Result, count};
+use allot_base::{Error, Result, count};
 use allot_executor::Executor;
 use allot_report::tuning::{Measure, Tuning};
 
@@ -12,18 +12,18 @@ use crate::comparison::tuning::Tuner;
 use crate::jobs::{Field, Job, JobState, Jobs};
 use crate::screen::Screen;
 
-/// Opens whatever makes the runs, for runs in a folder.
+/// Opens the executor for the runs in a folder.
 pub type Open<'o> = &'o dyn Fn(&Path) -> Result<Box<dyn Executor>>;
 
-/// How a tuning came to rest.
+/// How a tuning stopped.
 pub enum Rest {
-    /// It is over, and written down.
+    /// It is finished, and its result is written.
     Over(Box<Tuning>),
     /// The user stopped it, or a run was lost. It can be resumed.
     Paused,
 }
 
-/// Does what is left of a tuning.
+/// Completes a tuning.
 pub fn tune(tuner: &Tuner, open: Open<'_>, screen: &mut Screen<'_>) -> Result<Rest> {
     let mut alive = tuner.all();
     let mut rungs: Vec<Vec<BTreeMap<u32, Measure>>> = Vec::new();
@@ -55,8 +55,8 @@ pub fn tune(tuner: &Tuner, open: Open<'_>, screen: &mut Screen<'_>) -> Result<Re
     Ok(Rest::Over(Box::new(tuning)))
 }
 
-/// Makes the runs of a rung. A trial that fails twice in the same way has lost by its settings, and is told of; false
-/// where a run was stopped, or failed for another reason.
+/// Executes the runs of a rung. A trial that fails twice in the same way has lost because of its settings,
+/// and is reported. Returns false if a run was stopped, or failed for another reason.
 fn all_over(
     tuner: &Tuner,
     rung: usize,
@@ -67,7 +67,7 @@ fn all_over(
     let folder = tuner.rung(rung);
     std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
     let mut before: Option<Failures> = None;
-    // An arm's losers make room before the next arm's trials begin: checkpoints of a real model are what fills a disk.
+    // Frees disk space before the next arm's trials: checkpoints of a real model are large.
     let mut dropped = vec![false; field.rows.len()];
     let mut after = |jobs: &Jobs<'_>| {
         for (arm, dropped) in dropped.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ fn all_over(
             None if !now.is_empty() => {
                 let runs = count(now.len() as u64, "run");
                 screen.tell(format_args!(
-                    "{runs} of trials failed: tried once more, to tell settings from mishaps"
+                    "{runs} of trials failed: tried once more, in case the failure was accidental"
                 ));
                 before = Some(now);
             }

@@ -1,5 +1,5 @@
-//! Where a run of a tuning pauses: once a share of its budget or its steps is spent, or an accuracy is reached. It
-//! pauses between two steps, is saved there, and goes on as if it had not paused.
+//! Where a run of a tuning pauses: after a share of its budget or steps, or at an accuracy. It pauses
+//! between two steps and is saved there. A resumed run continues as if it had not paused.
 
 use std::ffi::OsString;
 
@@ -19,7 +19,7 @@ pub struct Until {
     pub accuracy: Option<f64>,
 }
 
-/// What a run may spend.
+/// The budget and the steps of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Means {
     /// Its budget.
@@ -29,7 +29,7 @@ pub struct Means {
 }
 
 impl Means {
-    /// The share of them that is spent after so many steps, by the measure that is nearest to its end.
+    /// Returns the spent share after this many steps: the largest one over all limits.
     pub fn share(&self, steps: u32, costs: &Costs) -> f64 {
         let done = f64::from(steps) / f64::from(self.steps.max(1));
         let (flops, seconds) = (costs.compute.flops.total(), costs.seconds.unwrap_or(0.0));
@@ -38,14 +38,14 @@ impl Means {
 }
 
 impl Until {
-    /// Whether a run pauses after a step, at this cost and with this accuracy, if it was evaluated.
+    /// Returns whether a run pauses after a step, at this cost and with this accuracy, if it was evaluated.
     pub fn is_met(&self, means: &Means, steps: u32, costs: &Costs, accuracy: Option<f64>) -> bool {
         let spent = self.share.is_some_and(|share| means.share(steps, costs) >= share);
         let there = self.accuracy.zip(accuracy).is_some_and(|(target, accuracy)| accuracy >= target);
         spent || there
     }
 
-    /// After how many steps a run paused, or would have, as far as it went.
+    /// Returns the number of steps after which a run paused, or would have paused, if it got there.
     pub fn in_history(&self, means: &Means, history: &History) -> Option<u32> {
         let met = |(step, n): (&allot_report::history::Step, u32)| {
             self.is_met(means, n, &step.costs, step.end.accuracy).then_some(n)
@@ -53,7 +53,7 @@ impl Until {
         history.steps.iter().zip(1..).find_map(met)
     }
 
-    /// As a command has it.
+    /// Returns the arguments of a command.
     pub fn arguments(&self) -> Vec<OsString> {
         let one = |name: &str, value: Option<f64>| value.map(|v| OsString::from(format!("--{name}={v}")));
         [one("pause-at-share", self.share), one("pause-at-accuracy", self.accuracy)]

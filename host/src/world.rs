@@ -1,4 +1,4 @@
-//! All that a run is made of: its loop, and what carries out the loop's requests.
+//! The parts of a run: its loop, and what executes the loop's requests.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -11,17 +11,17 @@ use allot_record::{Phase, Record};
 use allot_sandbox::LogLine;
 use serde::{Deserialize, Serialize};
 
-/// Everything that lives on from step to step.
+/// The parts of a run.
 pub struct World<E: Engine, R, P> {
     /// The step loop.
     pub run: Loop,
-    /// The engine, which samples and learns.
+    /// The engine, which samples and trains.
     pub engine: E,
     /// The reward.
     pub reward: R,
     /// The policy.
     pub policy: P,
-    /// The buffered rollouts, as the engine knows them.
+    /// The buffered rollouts in the engine's form.
     pub samples: HashMap<RolloutId, Sample<E::Answer>>,
     /// Rollouts of a round that was interrupted.
     pub paid: Vec<Paid<E::Answer>>,
@@ -35,23 +35,23 @@ pub struct World<E: Engine, R, P> {
     pub clock: Clock,
 }
 
-/// A rollout that was sampled in a round that did not come to its end.
+/// A rollout that was sampled in an interrupted round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Paid<A> {
-    /// Its place in what was granted.
+    /// Its index in the grant.
     pub place: usize,
     /// The rollout.
     pub sample: Sample<A>,
-    /// Its verdict, if that was there.
+    /// Its verdict, if it was already there.
     pub verdict: Option<Verdict>,
 }
 
-/// When the phase at hand began.
+/// The start of the current phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
 impl<E: Engine, R, P> World<E, R, P> {
-    /// The world of a run without buffered rollouts. It keeps no record and no log.
+    /// Returns the world of a run without buffered rollouts, without a record and without a log.
     pub fn new(run: Loop, engine: E, reward: R, policy: P) -> Self {
         Self {
             run,
@@ -67,7 +67,7 @@ impl<E: Engine, R, P> World<E, R, P> {
         }
     }
 
-    /// A phase has ended, and the next one begins.
+    /// Ends a phase and begins the next one.
     pub fn lap(&mut self, phase: Phase) {
         let seconds = self.clock.0.elapsed().as_secs_f64();
         self.run.state.measured.seconds.add(phase, seconds);
@@ -76,12 +76,12 @@ impl<E: Engine, R, P> World<E, R, P> {
 }
 
 impl Clock {
-    /// Time counts from here.
+    /// Returns a clock that starts now.
     pub fn new() -> Self {
         Self(Instant::now())
     }
 
-    /// Time counts from here again.
+    /// Restarts the clock.
     pub fn start(&mut self) {
         self.0 = Instant::now();
     }

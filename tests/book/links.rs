@@ -64,7 +64,8 @@ fn an_archived_page_begins_with_what_supersedes_it() {
     assert!(archived.len() > 20, "{}", archived.len());
     for page in archived {
         let second = page.text.lines().nth(2).unwrap_or_default();
-        let newer = second.strip_prefix("> **Archived.** Superseded by [").and_then(|rest| rest.split_once("]("));
+        let newer =
+            second.strip_prefix("> **Archived.** Superseded by [").and_then(|rest| rest.split_once("]("));
         let newer = newer.unwrap_or_else(|| panic!("{}: {second}", page.path)).1;
         let newer = plain(&page.folder().join(newer.split_once(')').unwrap().0));
         assert!(!newer.starts_with(ARCHIVE) && root().join(&newer).exists(), "{}: {newer:?}", page.path);
@@ -144,6 +145,27 @@ fn pages_that_code_names_are_there() {
     assert!(gone.is_empty(), "{}", gone.join("\n"));
 }
 
+/// Those who have the wheel have neither a checkout nor this book: a message names a key or a command.
+#[test]
+fn messages_name_no_file_that_a_wheel_does_not_have() {
+    let files = ["docs/", "configs/", "benches/", "wit/0", "wit/reward"];
+    let not_said = ["include", "path", "Path"];
+    let mut named = Vec::new();
+    let sources =
+        below("host").into_iter().filter(|path| is(path, &["rs"]) && !path.starts_with("host/xtask"));
+    for path in sources.filter(|path| !path.ends_with("build.rs") && !path.contains("test")) {
+        let text = std::fs::read_to_string(root().join(&path)).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+        let said = lines.filter(|line| !not_said.iter().any(|word| line.contains(word)));
+        named.extend(
+            said.filter(|line| files.iter().any(|file| line.contains(file)))
+                .map(|line| format!("{path}: {line}")),
+        );
+    }
+    assert!(named.is_empty(), "{}", named.join("\n"));
+}
+
 /// A test that an invariant names.
 #[test]
 fn tests_that_invariants_name_are_there() {
@@ -159,4 +181,29 @@ fn tests_that_invariants_name_are_there() {
     assert!(named.len() > 20, "{}", named.len());
     named.retain(|name| !sources.contains(&format!("fn {name}(")));
     assert!(named.is_empty(), "no such tests: {}", named.join(", "));
+}
+
+/// A reader decides within a minute: README and the page of evidence stay short, and a number has one home.
+#[test]
+fn the_front_door_is_short_and_quotes_the_evidence() {
+    let pages = all();
+    let page = |path: &str| &pages.iter().find(|page| page.path == path).unwrap().text;
+    let (readme, evidence) = (page("README.md"), page("docs/results/evidence.md"));
+    for (text, most) in [(readme, 1100), (evidence, 1200)] {
+        let words = text.split_whitespace().count();
+        assert!(words <= most, "{words} words");
+    }
+    let (_, measured) = readme.split_once("\n## What we measured\n").unwrap();
+    let (measured, _) = measured.split_once("\n## ").unwrap();
+    let ratios = measured.split("needs ").skip(1).filter_map(|rest| rest.split(" (").next());
+    let ratios: Vec<&str> =
+        ratios.filter(|words| words.ends_with("more") || words.ends_with("fewer")).collect();
+    assert_eq!(ratios.len(), 3, "{ratios:?}");
+    for ratio in ratios {
+        assert!(evidence.contains(&format!("**{ratio}**")), "{ratio} is not on the page of evidence");
+    }
+    let numbers = measured.split(|c: char| c.is_whitespace() || c == ',').filter(|word| word.ends_with('k'));
+    let numbers: Vec<&str> = numbers.filter(|word| word.starts_with(|c: char| c.is_ascii_digit())).collect();
+    assert!(numbers.len() >= 5, "{numbers:?}");
+    assert!(evidence.contains("24.6k") && evidence.contains("3.3k"), "the untuned and the tuned baseline");
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use allot_allocation::{Run, Terms};
 use allot_authoring::{component, fixtures};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_sandbox::{Asked, Caps, Cost, Fault, Kind, LoadError, Sandbox};
 
 use crate::by_hand::{FRAMES, Frame, body};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::{copy, made, write};
 use crate::{Chance, Class, Outcome, Place, runs};

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::{copy, made, write};
 use crate::{Chance, Class, Outcome, Place, runs};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::write;
 use crate::watch::memory_of;
@@ -60,7 +60,7 @@ impl Class for Memory {
             format!("model.rows={}", chance.of_these(&[8, 64, 256, 1024])),
             format!("run.groups={}", chance.of_these(&[2, 8, 32])),
             format!("run.rollouts={}", chance.of_these(&[2, 8, 32])),
-            format!("rollout.max_tokens={}", chance.of_these(&[4, 8, 16])),
+            format!("sampling.max_tokens={}", chance.of_these(&[4, 8, 16])),
             format!("update.mini_batch={}", chance.of_these(&[0, 8, 64])),
             format!("evaluation.rollouts={}", chance.of_these(&[1, 2, 16])),
             "run.steps=3".to_owned(),

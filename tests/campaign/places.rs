@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::{copy, made};
 use crate::{Chance, Class, Outcome, Place, kills, runs};

@@ -10,7 +10,7 @@ use allot_allocation::{
     Need, Order, Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, RolloutId, Run, SamplerRange,
     SamplerSettings, Settled, Terms, View,
 };
-use allot_error::Result;
+use allot_base::Result;
 use allot_loop::{At, Constants, Every, Learned, Loop, Next, Scores, State};
 
 use crate::{Chance, Class, Outcome as Ended, Place};

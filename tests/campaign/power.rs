@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::process::Command;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::{copy, made, write};
 use crate::trace::{CALLS, Node, Op, ROOT, Watched, Watching};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
 use allot_engine::model::Checkpoint;
-use allot_error::{Error, Result};
 use allot_models::chat::ChatTemplate;
 use allot_models::tokens::Tokens;
 use allot_pretrain::Recipe;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 /// No case may take longer.
 pub const LONGEST: Duration = Duration::from_mins(1);

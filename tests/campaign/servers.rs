@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use allot_error::Result;
+use allot_base::Result;
 
 use crate::proxy::Proxy;
 use crate::{Chance, Class, Outcome, Place, judge, kills, runs, sampler, trainer};
@@ -84,7 +84,7 @@ impl Stand {
             Server::Sampler(server) => {
                 let weights = server.weights.path().display();
                 let section = format!(
-                    "[rollouts]\nuse = \"{kind}\"\nurl = \"{url}\"\nweights = \"{weights}\"\n{patience}\n[model]"
+                    "[rollout_server]\nuse = \"{kind}\"\nurl = \"{url}\"\nweights = \"{weights}\"\n{patience}\n[model]"
                 );
                 CONFIG.replace("[model]", &section)
             }
@@ -188,8 +188,8 @@ impl Class for Liars {
                 return Ok(kept("refused before a first checkpoint"));
             }
             // It was lied to about who judges when it began, and holds to what it was told.
-            if resumed.said.contains("is from a run with another judge") {
-                return Ok(kept("refused, as the judge was another at the start"));
+            if resumed.said.contains("is from a run with another grader") {
+                return Ok(kept("refused, as the grader was another at the start"));
             }
             if resumed.code != Some(0) {
                 let what = format!("{told}after `{}` it does not go on: {}", ended.said, resumed.said);

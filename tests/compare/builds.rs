@@ -140,14 +140,14 @@ fn an_arm_with_another_component_is_refused() {
         said(&scratch, &["compare", "compare.toml", "--out", "out", "--seeds", "3"])
     };
     insta::assert_snapshot!(told("use = \"./elsewhere/mine.wasm\""), @"
-    error: `mine` of the comparison in `out` is the component with sha256 HASH, and `[scratch]/elsewhere/mine.wasm` is HASH
+    error: `mine` of the comparison in `out` is the component with sha256 HASH, but `[scratch]/elsewhere/mine.wasm` is HASH
 
     hint: give the new build another `name`, to add it as an arm; or give another folder with --out
     exit code 2
     ");
     let demanded = format!("use = \"./mine.wasm\"\nsha256 = \"{}\"", allot_sandbox::sha256(shipped("pods")));
     insta::assert_snapshot!(told(&demanded), @"
-    error: `mine` of the comparison in `out` is the component with sha256 HASH, and the config demands HASH
+    error: `mine` of the comparison in `out` is the component with sha256 HASH, but the config expects HASH
 
     hint: give the new build another `name`, to add it as an arm; or give another folder with --out
     exit code 2
@@ -158,9 +158,9 @@ fn an_arm_with_another_component_is_refused() {
     ");
     // Under another name it is another arm, and the one before is missed.
     insta::assert_snapshot!(told("use = \"./elsewhere/mine.wasm\"\nname = \"other\""), @"
-    error: there is another comparison in `out` already: it has the run of `out/configs/mine/seed-0003.toml`, which this one leaves out
+    error: there is already a different comparison in `out`: it has the run of `out/configs/mine/seed-0003.toml`, which this one leaves out
 
-    hint: give another folder with --out, or go on with it: --resume
+    hint: give another folder with --out, or continue that one with --resume
     exit code 2
     ");
     assert_eq!(records(&scratch.path().join("out")).len(), 8);
@@ -183,7 +183,7 @@ fn a_copy_that_is_gone_or_damaged_is_told_before_anything_runs() {
     scratch.write("mine.wasm", shipped("pods"));
     scratch.write(&format!("out/components/{hash}.wasm"), "cut off");
     insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"
-    error: `out/components/HASH.wasm` does not hold the component that it is called by
+    error: `out/components/HASH.wasm` does not contain the component that it is named after
 
     hint: restore the file, or remove it: then the component that the config names is used
     exit code 2
@@ -192,9 +192,9 @@ fn a_copy_that_is_gone_or_damaged_is_told_before_anything_runs() {
         fs::remove_dir_all(scratch.path().join(folder).join("components")).unwrap();
     }
     insta::assert_snapshot!(said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]), @"
-    error: `out` keeps no copy of the component of `mine`, with sha256 HASH, and `[scratch]/mine.wasm` is another component by now
+    error: `out` has no copy of the component of `mine` with sha256 HASH, and `[scratch]/mine.wasm` has changed since
 
-    hint: put the file of that time back, or begin another comparison
+    hint: restore the original file, or begin another comparison
     exit code 2
     ");
     // What is over needs nothing that it was made of.

@@ -100,8 +100,8 @@ fn each_plan_that_was_looked_at_counts_once() {
     let scratch = grown(&["2"]);
     said(&scratch, &["report", "out", "--baseline", "dapo"]);
     let dry = said(&scratch, &["compare", "--resume", "out", "--seeds", "3", "--dry-run"]);
-    let note = "note: a report was made with 2 seeds: after growing to 3, reports correct p-values for 2 looks, and test the \
-                fresh seeds alone, too";
+    let note = "note: a report was made with 2 seeds: after growing to 3, reports correct p-values for 2 looks, and also test the \
+                fresh seeds alone";
     assert!(dry.contains(note), "{dry}");
     let text = said(&scratch, &["compare", "--resume", "out", "--seeds", "3"]);
     assert!(
@@ -130,9 +130,9 @@ fn looks_that_are_damaged_are_told() {
     let scratch = grown(&["2"]);
     scratch.write("out/looks.jsonl", "{\"planned\":[3,4],\"seen\":[3,4]}\n{\"planned\":[3\n");
     insta::assert_snapshot!(said(&scratch, &["report", "out"]), @"
-    error: `out/looks.jsonl` line 2 is not a report that was made: EOF while parsing a list at line 1 column 13
+    error: `out/looks.jsonl` line 2 is not a valid entry for a report: EOF while parsing a list at line 1 column 13
 
-    hint: restore the line, or remove it: the report it stands for is then forgotten
+    hint: restore the line, or remove it to forget that report
     exit code 2
     ");
 }

@@ -68,13 +68,13 @@ const HOSTILE: [(&str, Place, &str, &str); 17] = [
         "no such part",
         Place::Grade,
         "(i32.store8 offset=8 (local.get $verdict) (i32.const 2)) (i32.store offset=12 (local.get $verdict) (i32.const 160)) (i32.store offset=16 (local.get $verdict) (i32.const 1))",
-        "gave a part `format`, which its description has not",
+        "gave a part `format`, which is not in its description",
     ),
     (
         "parts, and none",
         Place::Grade,
         "(i32.store8 offset=8 (local.get $verdict) (i32.const 2))",
-        "gave a reward in parts, and no part",
+        "gave a reward in parts, but no part",
     ),
     (
         "nothing",
@@ -207,7 +207,7 @@ fn what_a_description_may_not_say_is_told_before_the_run() {
         scratch.write("run.toml", config(REWARD));
         let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
         assert!(said.contains(words) && said.ends_with("exit code 2"), "{name}: {said}");
-        assert!(!said.contains("policy.caps"), "{name}: {said}");
+        assert!(!said.contains("policy.limits"), "{name}: {said}");
         assert!(!scratch.path().join("run").exists(), "{name}");
         steers_nothing(name, &said);
     }
@@ -251,7 +251,7 @@ fn one_that_remembers_is_found_out_by_its_check() {
     let counts = "(i32.store8 offset=5 (local.get $verdict) (i32.ne (global.get $calls) (i32.const 0))) (global.set $calls (i32.const 1))";
     scratch.write("grader.wasm", grader(&[(Place::Grade, counts)]));
     let said = scratch.allot(&["check", "./grader.wasm"]);
-    assert!(said.contains("FAIL  says of an answer in a batch what it says of it alone"), "{said}");
+    assert!(said.contains("FAIL  gives an answer the same verdict in a batch and alone"), "{said}");
     assert!(said.ends_with("exit code 1"), "{said}");
 }
 
@@ -262,11 +262,11 @@ fn a_check_of_a_grader_that_ran_out_of_time_is_incomplete() {
     scratch.write("grader.wasm", grader(&[(Place::Grade, slow)]));
     let said = scratch.allot(&["check", "./grader.wasm", "--within", "0.5"]);
     assert!(said.ends_with("exit code 3") && !said.contains("FAIL"), "{said}");
-    assert!(said.contains(" of 162 made questions)\n"), "{said}");
+    assert!(said.contains(" of 162 synthetic questions)\n"), "{said}");
     let end = said.lines().rev().nth(1).unwrap();
     assert!(end.starts_with("incomplete: ") && end.contains(" of 162 questions were tried"), "{said}");
     let batches =
-        "not tested  says of an answer in a batch what it says of it alone (no batch was judged whole)";
+        "not tested  gives an answer the same verdict in a batch and alone (no batch was graded as a whole)";
     assert!(said.contains(batches), "{said}");
     let first = said.lines().find(|line| line.starts_with("a short answer ")).unwrap();
     assert!(first.ends_with(" KiB"), "{said}");

@@ -90,20 +90,20 @@ fn a_column_that_the_world_does_not_have_is_told() {
     insta::assert_snapshot!(scratch.allot(&["simulate", "run.toml"]), @r#"
     error: policy `guest` wants the column `temperature`, which the coin-flip world does not have
 
-    hint: it has `difficulty`, `level`, `source` and `length`; to take one of them: `world.columns = { temperature = "level" }`
+    hint: use `difficulty`, `level`, `source` or `length`, for example `world.columns = { temperature = "level" }`
     exit code 2
     "#);
     scratch.write("run.toml", SMALL.to_owned() + "columns = { temperature = \"difficulty\" }\n");
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     // It is shown that one, and asks for another.
-    assert!(said.contains("asked for the column `length`, which its description does not name"), "{said}");
+    assert!(said.contains("asked for the column `length`, which is not in its description"), "{said}");
     assert!(scratch.read("out/record.jsonl").contains(r#""name":"temperature","numbers":["#));
 }
 
 #[test]
 fn what_a_guest_may_not_ask_of_columns_ends_the_run_with_a_sentence() {
     let said = |name: &str| small(&scratch::guest_0_2(name, COLUMNS)).1.lines().nth(1).unwrap().to_owned();
-    insta::assert_snapshot!(said("asks_a_column_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `99999999`, where the data set has 5 prompts");
+    insta::assert_snapshot!(said("asks_a_column_beyond"), @"error: in step 0, round 0 policy `guest` asked about prompt `99999999`, but the data set has 5 prompts");
     let sandbox = Sandbox::new(Caps::default(), None).unwrap();
     let policy = sandbox.load(&scratch::guest_0_2("asks_a_column_a_million", COLUMNS), None).unwrap();
     let view = fixtures::views(0, 0).swap_remove(0).view;
@@ -147,7 +147,7 @@ fn a_shadow_has_the_columns_of_the_policy_in_charge_and_no_others() {
     insta::assert_snapshot!(shadowed("uniform"), @r"
     error: shadow `guest` wants the column `level`, which this run does not have
 
-    hint: an observing policy sees the columns that the run's own policy described, and the record has those alone
+    hint: name a policy that needs only the columns of the run's own policy: the record has no others
     exit code 2
     ");
 }
@@ -179,7 +179,7 @@ use = "./guest.wasm"
 [model]
 use = "tiny-sums"
 threads = 1
-[rollout]
+[sampling]
 max_tokens = 4
 [evaluation]
 every = 1000
@@ -280,34 +280,34 @@ fn what_is_wrong_with_a_column_is_told_before_the_model_is_loaded() {
     };
     let numbers = |i: u32| i.to_string();
     insta::assert_snapshot!(told(&FILE.replace("columns = { level = \"info.level\" }", ""), &sums(numbers)), @r#"
-    error: `sums.jsonl` line 1 has no column `level`, and the policy wants the column `level`
+    error: `sums.jsonl` line 1 has no column `level`, but the policy wants the column `level`
 
-    hint: its columns are `question`, `answer`, `info`; say which to take with `columns = { level = "…" }`
+    hint: its columns are `question`, `answer`, `info`; choose one with `columns = { level = "…" }`
     exit code 2
     "#);
     insta::assert_snapshot!(told(&FILE.replace("info.level", "info.grade"), &sums(numbers)), @r#"
-    error: `sums.jsonl` line 1 has no column `info.grade`, and the policy wants the column `level`
+    error: `sums.jsonl` line 1 has no column `info.grade`, but the policy wants the column `level`
 
-    hint: its columns are `question`, `answer`, `info`; say which to take with `columns = { level = "…" }`
+    hint: its columns are `question`, `answer`, `info`; choose one with `columns = { level = "…" }`
     exit code 2
     "#);
     let odd = |odd: &'static str| move |i: u32| if i == 8 { odd.to_owned() } else { i.to_string() };
     insta::assert_snapshot!(told(FILE, &sums(odd("null"))), @r"
     error: `sums.jsonl` line 9: `info.level`, which is the policy's column `level`, is null
 
-    hint: each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them out
+    hint: give each problem a finite number, a word, or a list of as many numbers, or leave these rows out
     exit code 2
     ");
     insta::assert_snapshot!(told(FILE, &sums(odd("1e300"))), @r"
     error: `sums.jsonl` line 9: `info.level`, which is the policy's column `level`, is a number that is not finite
 
-    hint: each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them out
+    hint: give each problem a finite number, a word, or a list of as many numbers, or leave these rows out
     exit code 2
     ");
     insta::assert_snapshot!(told(FILE, &sums(odd("{\"x\":1}"))), @r"
     error: `sums.jsonl` line 9: `info.level`, which is the policy's column `level`, is neither a number, nor a word, nor a list of numbers
 
-    hint: each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them out
+    hint: give each problem a finite number, a word, or a list of as many numbers, or leave these rows out
     exit code 2
     ");
     insta::assert_snapshot!(told(FILE, &sums(odd("\"hard\""))), @r"
@@ -326,7 +326,7 @@ fn what_is_wrong_with_a_column_is_told_before_the_model_is_loaded() {
     insta::assert_snapshot!(told(&lengths, &sums(numbers)), @r"
     error: `columns` has `length`, which is the prompts' lengths in tokens, whatever the files say
 
-    hint: policies get it without a column of the files; call the other one by another name
+    hint: give that column another name: policies get `length` without a column of the files
     exit code 2
     ");
     let tasks = FILE.split("[[data]]").next().unwrap().to_owned()
@@ -334,9 +334,9 @@ fn what_is_wrong_with_a_column_is_told_before_the_model_is_loaded() {
     let said = told(&tasks, "");
     assert!(said.ends_with("exit code 0"), "{said}");
     insta::assert_snapshot!(told(&(tasks + "columns = { level = \"hardness\" }\n"), ""), @r"
-    error: task `sums` has no `hardness`, and the policy wants the column `level`
+    error: task `sums` has no `hardness`, but the policy wants the column `level`
 
-    hint: its problems have `level`, `task` and `source`; `columns` of the task says which to take for a column
+    hint: set the task's `columns` to take the column from `level`, `task` or `source`
     exit code 2
     ");
 }

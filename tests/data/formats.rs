@@ -101,8 +101,8 @@ fn types_of_arrow_read_as_those_of_parquet() {
                 "nothing",
                 "` has no row with both a question and an answer: of 3 read, 1 without a question and 2 without an answer",
             ),
-            ("time", "`: column `time` holds time64(µs), which is not read here"),
-            ("info", "`: column `info` holds timestamp(s), which is not read here"),
+            ("time", "`: column `time` holds time64(µs), which is not supported"),
+            ("info", "`: column `info` holds timestamp(s), which is not supported"),
             ("info.none", "` has no column `info.none`"),
         ] {
             let error = load_from(&cases(), json!({"answer": answer}), file).unwrap_err();
@@ -181,7 +181,7 @@ fn a_row_is_not_unpacked_without_end() {
         (0..160 << 10).for_each(|_| packed.write_all(&[b'x'; 1 << 10]).unwrap());
         packed.finish().unwrap()
     };
-    let hint = "hint: shorten the row, or leave out of the file what it does not need";
+    let hint = "hint: shorten the row, or remove what it does not need";
     for (name, before, line) in [
         ("bomb.jsonl.gz", &b"{\"question\": \"a\", \"answer\": 1}\n{\"question\": \""[..], 2),
         ("bomb.json.gz", b"[{\"question\": \"", 1),
@@ -215,7 +215,7 @@ fn other_kinds_of_files_are_told_by_their_first_bytes() {
         "pointer.parquet",
         b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n",
         json!({}),
-        "`pointer.parquet` is a pointer of Git LFS, and not the data file itself\n\
+        "`pointer.parquet` is a Git LFS pointer, not the data file itself\n\
          hint: run `git lfs pull` in its folder",
     );
     let parquet = std::fs::read(cases().join("parts.parquet")).unwrap();
@@ -224,15 +224,15 @@ fn other_kinds_of_files_are_told_by_their_first_bytes() {
         "wrong_format.jsonl",
         &parquet,
         json!({"format": "jsonl"}),
-        "`wrong_format.jsonl` is parquet, and `format` says JSON lines\n\
-         hint: leave `format` out: a file of this format is known by its first bytes",
+        "`wrong_format.jsonl` is parquet, but `format` is JSON lines\n\
+         hint: leave `format` out: this format is detected from the first bytes",
     );
     refused(
         "packed.parquet.gz",
         &gzip(&parquet),
         json!({}),
-        "`packed.parquet.gz` is a table of parquet that is compressed with gzip as a whole\n\
-         hint: unpack it: such a table has its own compression",
+        "`packed.parquet.gz` is a parquet file compressed with gzip as a whole\n\
+         hint: unpack it: this format has its own compression",
     );
 }
 
@@ -285,7 +285,7 @@ fn what_is_wrong_with_csv_is_told() {
         b"question,answer\na,1\nb,\"2\nc,3\n",
         json!({}),
         "`open.csv` line 3 opens a quote that is not closed before the end of the file\n\
-         hint: write a quote within a field between quotes twice",
+         hint: double a quote inside a quoted field",
     );
     refused(
         "twins.csv",
@@ -303,10 +303,10 @@ fn what_is_wrong_with_csv_is_told() {
         "headless.csv",
         b"What is 1 + 1?,2\n",
         json!({}),
-        "`headless.csv` has no columns known as question and answer\n\
-         hint: its columns are `What is 1 + 1?`, `2`; say which to take with `question = \"…\"` and `answer = \"…\"`",
+        "`headless.csv` has no columns recognized as question and answer\n\
+         hint: its columns are `What is 1 + 1?`, `2`; choose with `question = \"…\"` and `answer = \"…\"`",
     );
-    let empty = "has no rows\nhint: a row is an object with a question and an answer in it";
+    let empty = "has no rows\nhint: write each row as an object with a question and an answer";
     refused("empty.csv", b"\n", json!({}), &format!("`empty.csv` {empty}"));
     refused("header.csv", b"question,answer\n", json!({}), &format!("`header.csv` {empty}"));
     refused(
@@ -368,7 +368,7 @@ fn arrow_reads_whatever_its_ending() {
         "nulls.arrow",
         &arrow(vec![("question", nulls), ("answer", strings(["1", "2"]))], false),
         json!({}),
-        "`nulls.arrow` has no row with a question, of 4 read\nhint: `question` names the column to take",
+        "`nulls.arrow` has no row with a question, of 4 read\nhint: set `question` to the column to use",
     );
     refused(
         "text.arrow",
@@ -487,7 +487,7 @@ fn what_python_writes_beyond_json_is_refused_only_where_it_is_used() {
     let asked = |config: Value| load_from(&cases(), config, "python.jsonl");
     assert_eq!(asked(json!({})).unwrap().problems.len(), 2);
     assert_eq!(columns(json!({"skip": 1}), "python.jsonl", &["score"]), [[Cell::Number(0.5)]]);
-    let hint = "hint: write a number or text there that JSON has, or leave the row out of the file";
+    let hint = "hint: use a valid JSON number or text there, or leave the row out";
     let half = "text with half of a surrogate pair (such as `\\ud83d`), which is not a character";
     for (config, column, found) in [
         (json!({"answer": "score"}), "score", "NaN"),
@@ -512,7 +512,7 @@ fn what_python_writes_beyond_json_is_refused_only_where_it_is_used() {
         "broken.json",
         b"[\n {\"question\": \"a\", \"answer\": 1}, {\"x\": NaN,\n \"y\": tru}]",
         json!({}),
-        "`broken.json` line 3 column 10 is not JSON: expected ident\nhint: rows stand one to a line, or all in one array",
+        "`broken.json` line 3 column 10 is not JSON: expected ident\nhint: write one row per line, or all rows in one array",
     );
 }
 
@@ -526,7 +526,7 @@ fn arrays_are_read_item_by_item() {
         (format!("[{good}\n{good}]"), "line 2 column 1 is not JSON: trailing characters"),
         (format!("[{good}]\n x"), "line 2 column 2 is not JSON: trailing characters"),
         (format!("[{good}"), "line 1 column 39 is not JSON: EOF while parsing a list"),
-        (format!("[\n {good}, [1]]"), "item 2 is a list; a row is an object, with columns by name"),
+        (format!("[\n {good}, [1]]"), "item 2 is a list; expected an object with the columns by name"),
     ] {
         let error = told(&written("array.json", text.as_bytes(), json!({})).unwrap_err());
         assert_eq!(error.lines().next(), Some(format!("`array.json` {expected}").as_str()), "{text}");
@@ -543,7 +543,7 @@ fn rows_that_lack_one_or_the_other_are_told_apart() {
         rows,
         json!({}),
         "`lacking.jsonl` has no row with both a question and an answer: of 2 read, 1 without a question and 1 without an answer\n\
-         hint: `question` and `answer` name the columns to take",
+         hint: set `question` and `answer` to the columns to use",
     );
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data/folder.jsonl");
     std::fs::create_dir_all(&folder).unwrap();

@@ -48,18 +48,20 @@ fn what_means_nothing_in_a_run_is_warned_of() {
     let chance = load(asks("wasi:random/random@0.2.0", "get-random-u64"));
     assert_eq!(
         warnings(&chance),
-        ["warn  uses random bytes, which are the same in each call: take `view.seed`, another in each call"]
+        [
+            "warn  uses random bytes, which are the same in each call: use `view.seed`, which differs in each call"
+        ]
     );
     let time = load(asks("wasi:clocks/monotonic-clock@0.2.0", "now"));
     assert_eq!(
         warnings(&time),
-        ["warn  uses a clock, and all clocks stand still: take `view.step` and `view.round`"]
+        ["warn  uses a clock, but all clocks are frozen: use `view.step` and `view.round`"]
     );
     let memory = load(scratch::guest("counts"));
     assert_eq!(
         warnings(&memory),
         [
-            "warn  keeps something in memory, and each call has a fresh one: return what is to last as the state"
+            "warn  keeps something in memory, but each call starts with fresh memory: return it as the state instead"
         ]
     );
     // What ships uses nothing of the kind.

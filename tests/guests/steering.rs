@@ -118,7 +118,8 @@ fn words_of_a_guest() {
 #[test]
 fn records_that_were_edited() {
     let scratch = Scratch::new();
-    let config = CONFIG.replace("./guest.wasm", "uniform").replace("[policy.caps]\nfuel = 100_000_000\n", "");
+    let config =
+        CONFIG.replace("./guest.wasm", "uniform").replace("[policy.limits]\nfuel = 100_000_000\n", "");
     scratch.write("run.toml", config);
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     assert!(said.ends_with("exit code 0"), "{said}");
@@ -173,7 +174,7 @@ fn configs_and_names_of_files() {
         ("a section's key", CONFIG.replace("seed = 1", &format!("seed = 1\n{key} = 1"))),
         (
             "a setting",
-            CONFIG.replace("[policy.caps]", &format!("[policy.settings]\n{key} = {key}\n[policy.caps]")),
+            CONFIG.replace("[policy.limits]", &format!("[policy.settings]\n{key} = {key}\n[policy.limits]")),
         ),
         ("a policy", CONFIG.replace("\"./guest.wasm\"", key)),
         ("raw text", CONFIG.replace("seed = 1", "seed = \"\u{9b}2J\u{202e}")),

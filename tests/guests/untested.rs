@@ -49,8 +49,8 @@ fn a_check_that_ran_out_of_time_is_incomplete() {
         "{card}"
     );
     assert!(untested.contains(&"picks only buffered prompts (no valid plan trained on a group)"), "{card}");
-    assert!(untested.contains(&"runs to a normal end (the time was over)"), "{card}");
-    let changes = "changes its state within what the run's record takes in all (the time was over)";
+    assert!(untested.contains(&"runs to a normal end (the time limit was reached)"), "{card}");
+    let changes = "changes its state within what the run's record takes in all (the time limit was reached)";
     assert!(untested.contains(&changes), "{card}");
     let passed = lines(&card, "pass  ");
     assert!(passed.contains(&"is pure: equal calls, equal plans"), "{card}");
@@ -94,7 +94,9 @@ fn a_failure_of_an_incomplete_check_is_a_failure() {
     assert!(
         text.contains("FAIL  asks for a prompt once in a plan")
             && text.contains("\n      hint: add the counts up in one request\n")
-            && text.contains("\nFAIL: 2 requirements\nincomplete: ")
+            // How many, depends on how many views were tried.
+            && text.contains("\nFAIL: ")
+            && text.contains(" requirements\nincomplete: ")
             && !text.contains("--within"),
         "{text}"
     );
@@ -159,5 +161,5 @@ fn a_call_that_outlasts_the_check_is_not_tested() {
 #[test]
 fn a_time_for_a_check_is_a_number_of_seconds() {
     let card = card(&decide("slow"), &["--within", "nan"]);
-    assert!(card.contains("`--within NaN` is no time for a check"), "{card}");
+    assert!(card.contains("`--within` is NaN, which is out of range"), "{card}");
 }

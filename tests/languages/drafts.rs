@@ -85,7 +85,7 @@ fn every_output_says_that_it_is_a_draft() {
     assert!(replayed.contains(r#""draft":true"#), "{replayed}");
     let own = scratch.allot(&["replay", "out"]);
     insta::assert_snapshot!(own, @"
-    error: a draft of `fresh` decided in this run, and runs keep no copy of drafts
+    error: this run used a draft of `fresh`, and runs do not keep copies of drafts
 
     hint: give the policy to replay: `allot replay RUN FOLDER/policy.py`, or a component
     exit code 2
@@ -99,7 +99,7 @@ fn a_draft_is_checked_but_for_what_only_the_sandbox_shows() {
     for words in [
         "    a draft, run by Python\n",
         "pass  is pure: equal calls, equal plans\n",
-        "not tested  runs in the sandbox: with fuel, and without files, clocks and chance (it is a draft: check its component)\n",
+        "not tested  runs in the sandbox: with fuel, and without files, clocks and randomness (it is a draft: check its component)\n",
         "not counted",
         "incomplete: not tested: 1 requirement\nexit code 3",
     ] {
@@ -202,9 +202,9 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
     assert!(exits.contains("the policy called `sys.exit`; to stop the run it raises `GiveUp`"), "{exits}");
     let refuses = one("how=give-up", &[]);
     assert!(refuses.contains("policy `faulty` gave up: the data set is not for this policy"), "{refuses}");
-    let hoards = one("how=grow", &["-o", "policy.caps.memory=100_000_000"]);
+    let hoards = one("how=grow", &["-o", "policy.limits.memory=100_000_000"]);
     assert!(hoards.contains("MemoryError"), "{hoards}");
-    let endless = one("how=loop", &["-o", "policy.caps.seconds=0.5"]);
+    let endless = one("how=loop", &["-o", "policy.limits.seconds=0.5"]);
     let place = "ran out of time: more than 0.5 s in one call; it was in decide (policy.py:54)\n";
     assert!(endless.contains(place), "{endless}");
     // A call into C is ended, too.
@@ -213,7 +213,7 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
         .read("fresh/policy.py")
         .replace("        while True:\n            pass\n", "        sum(range(10**15))\n");
     scratch.write("fresh/policy.py", stuck);
-    let stuck = one("how=loop", &["-o", "policy.caps.seconds=0.5"]);
+    let stuck = one("how=loop", &["-o", "policy.limits.seconds=0.5"]);
     assert!(stuck.contains("; it was in decide (policy.py:54)\n"), "{stuck}");
     let prints = one("how=print", &[]);
     assert!(prints.contains("printed in step 0") && prints.contains("logged as a warning"), "{prints}");
@@ -242,9 +242,9 @@ fn what_is_not_a_draft_is_told() {
     ");
     std::fs::remove_file(scratch.path().join("fresh/sdk/allot_policy/draft.py")).unwrap();
     insta::assert_snapshot!(said("fresh"), @"
-    error: the SDK in `HERE/fresh/sdk` does not run drafts: it is an older one
+    error: the SDK in `HERE/fresh/sdk` is too old to run drafts
 
-    hint: delete that folder: then the SDK of this program is used
+    hint: delete that folder to use the SDK of this program
     exit code 2
     ");
 }
@@ -276,10 +276,10 @@ fn a_build_tells_at_once_what_python_can_tell() {
     );
     let decision = built(source.replacen("view.can_sample", "view.can_smple", 1));
     assert!(
-        decision.contains("`fresh` did not decide on a fresh step, tried before it is built: "),
+        decision.contains("`fresh` failed on a fresh step, in the trial before the build: "),
         "{decision}"
     );
     assert!(decision.contains("'View' object has no attribute 'can_smple'"), "{decision}");
     let good = built(source);
-    assert!(good.contains("there is no `componentize-py`"), "{good}");
+    assert!(good.contains("`componentize-py` was not found"), "{good}");
 }

@@ -17,7 +17,7 @@ rollouts = 4
 rollouts = 50
 [policy]
 use = "./guest.wasm"
-[policy.caps]
+[policy.limits]
 fuel = 1_000_000_000
 memory = 100_000_000
 [world]
@@ -47,7 +47,7 @@ fn one(scratch: &Scratch, way: &str) -> String {
     let said = scratch.allot(&["simulate", "run.toml", "--set", &format!("how={way}"), "--out", &out]);
     let kept = format!(
         "note: its view is in {out}/view-0.0.json; to repeat the call: allot replay {out} --at 0.0\n\
-         note: all that was finished is in {out}/record.jsonl\nexit code 2"
+         note: everything that was finished is in {out}/record.jsonl\nexit code 2"
     );
     let (start, rest) = said.split_once('\n').unwrap();
     assert!(start.starts_with("policy fault"), "{said}");
@@ -178,12 +178,12 @@ fn in_python() {
     loop:
     error: in step 0, round 0 policy `faulty` ran out of fuel: more than 1000000000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
 
     grow:
     error: in step 0, round 0 policy `faulty` ran out of memory: it requested … bytes of at most 100000000
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     ");
 }
 
@@ -248,12 +248,12 @@ fn in_javascript() {
     loop:
     error: in step 0, round 0 policy `faulty` ran out of fuel: more than 1000000000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
 
     grow:
     error: in step 0, round 0 policy `faulty` ran out of memory: it requested … bytes of at most 100000000
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     ");
 }
 
@@ -316,12 +316,12 @@ fn in_c() {
     loop:
     error: in step 0, round 0 policy `faults` ran out of fuel: more than 1000000000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
 
     grow:
     error: in step 0, round 0 policy `faults` ran out of memory: it requested … bytes of at most 100000000
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     ");
 }
 
@@ -386,12 +386,12 @@ fn in_go() {
     loop:
     error: in step 0, round 0 policy `faults` ran out of fuel: more than 1000000000 Wasm instructions in one call
 
-    hint: look for an endless loop, or raise `fuel` under [policy.caps]
+    hint: look for an endless loop, or raise `fuel` under [policy.limits]
 
     grow:
     error: in step 0, round 0 policy `faults` ran out of memory: it requested … bytes of at most 100000000
 
-    hint: look for a list that only grows, or raise `memory` under [policy.caps]
+    hint: look for a list that only grows, or raise `memory` under [policy.limits]
     ");
 }
 

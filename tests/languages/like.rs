@@ -96,9 +96,9 @@ fn what_can_t_be_copied_is_refused() {
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["new", "libm", "--like", "vip"]), @"
-    error: `libm` can't be a policy's name
+    error: `libm` is not a valid policy name
 
-    hint: a name is lower-case letters, digits and dashes, as in `my-policy`
+    hint: use lower-case letters, digits and dashes, as in `my-policy`
     exit code 2
     ");
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);

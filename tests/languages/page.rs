@@ -33,9 +33,12 @@ pub fn blocks(text: &str) -> Vec<Block> {
         if let Some(title) = line.strip_prefix("## ") {
             title.clone_into(&mut heading);
         }
-        if let Some(kind) = line.strip_prefix("```") {
+        // Within a list, a block is indented, and so are its lines.
+        let indent = line.len() - line.trim_start().len();
+        if let Some(kind) = line.trim_start().strip_prefix("```") {
+            let inside = lines.by_ref().take_while(|line| line.trim_start() != "```");
             let text: String =
-                lines.by_ref().take_while(|line| *line != "```").flat_map(|line| [line, "\n"]).collect();
+                inside.flat_map(|line| [line.get(indent..).unwrap_or_default(), "\n"]).collect();
             if kind == "sh" {
                 blocks.push(Block { heading: heading.clone(), mark: mark.clone(), text });
             }

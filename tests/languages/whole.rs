@@ -161,9 +161,9 @@ fn plans_as_in_rust(policy: &allot_sandbox::Policy) {
     let view = sampled.expect("it sampled");
     let trained = allot_allocation::View { round: 1, ..view.clone() };
     for (beyond, view, words) in [
-        ("until", &view, "used `until` in a request, and its description has no `stopping`"),
-        ("sampling", &view, "used `sampling` in a request, and its description has no `sampling`"),
-        ("update", &trained, "used `update` in its batch, and its description has no `updating`"),
+        ("until", &view, "used `until` in a request, but its description does not have `stopping`"),
+        ("sampling", &view, "used `sampling` in a request, but its description does not have `sampling`"),
+        ("update", &trained, "used `update` in its batch, but its description does not have `updating`"),
     ] {
         let told = policy.decide(&a_run(beyond), &[], view).unwrap_err().to_string();
         assert!(told.contains(words), "{beyond}: {told}");

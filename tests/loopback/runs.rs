@@ -15,10 +15,11 @@ pub fn error(said: &str) -> &str {
 }
 
 /// A run to its end.
-pub fn trained(scratch: &Scratch, config: &str, run: &str) {
+pub fn trained(scratch: &Scratch, config: &str, run: &str) -> String {
     scratch.write("run.toml", config);
     let said = scratch.allot(&["train", "run.toml", "--out", run]);
     assert!(said.ends_with("exit code 0"), "{said}");
+    said
 }
 
 /// The text of a run's record.
@@ -46,7 +47,7 @@ pub fn lines(run: &Path) -> (Vec<Plan>, Vec<Rollouts>, Vec<StepEnd>) {
 /// asked to sample since.
 pub fn stopped_again_and_again(scratch: &Scratch, config: &str, slow: impl Fn(), asked: impl Fn() -> usize) {
     slow();
-    trained(scratch, config, "honest");
+    let whole = trained(scratch, config, "honest");
     let (honest, wanted) = (record(scratch, "honest"), asked());
     let mut within = 0;
     for i in 0..4 {
@@ -71,7 +72,8 @@ pub fn stopped_again_and_again(scratch: &Scratch, config: &str, slow: impl Fn(),
         within += usize::from(paid > 0);
         // An evaluation is begun anew.
         if !at.contains("Evaluating") && !at.contains("Closing") {
-            assert_eq!(asked(), wanted, "stopped after {until} requests, {paid} rollouts were kept: {at}");
+            let when = format!("stopped after {until} requests, {paid} rollouts were kept: {at}");
+            assert_eq!(asked(), wanted, "{when}; the run that was not stopped: {whole}");
         }
     }
     assert!(within > 0, "no stop came within a round");

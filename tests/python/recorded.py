@@ -63,7 +63,7 @@ commit = 6
 [model]
 use = "tiny-sums"
 
-[rollout]
+[sampling]
 max_tokens = 8
 
 [reward]

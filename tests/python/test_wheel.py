@@ -198,7 +198,7 @@ class Policies(Raises):
             "contract": (
                 whole.replace(b"rollout:allocation/allocator@0.2.0", b"rollout:allocation/allocator@0.3.0"),
                 "this policy is built for rollout:allocation@0.3.0; this program knows 0.1 and 0.2",
-                "take a newer version of this program",
+                "use a newer version of this program",
             ),
         }
         for name, (content, what, hint) in cases.items():
@@ -216,7 +216,7 @@ class Policies(Raises):
     def test_another_build_than_the_one_demanded(self):
         with self.assertRaises(allot.LoadError) as raised:
             allot.Policy("uniform", sha256="0" * 64)
-        self.assertIn("the config demands 000", raised.exception.what)
+        self.assertIn("the config expects 000", raised.exception.what)
 
     def test_a_view_that_is_none_and_a_policy_without_a_run(self):
         with self.assertRaises(allot.Error) as raised:

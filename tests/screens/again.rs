@@ -44,7 +44,7 @@ fn a_recorded_call_is_asked_again() {
       7 rollouts of prompt 88
       7 rollouts of prompt 64
       7 rollouts of prompt 28
-    the record has another plan; replay without --at shows how they differ
+    the record has another plan; replay without --at to see how they differ
     exit code 1
     ");
     // Another policy is led through all calls before.
@@ -64,9 +64,9 @@ fn a_recorded_call_is_asked_again() {
       8 rollouts of prompt 0
     metric survivors = 0
     metric commits = 0
-    not in the record, so by default: pilot = 8, commit = 24, prompts = 0, solved-at-least = 0.125, failed-at-least = 0.25, evict-at = 1.0, sampling = "random", max-off = 4, pilot-kept = 0, epoch-end = "keep", ranks = 1
-    in the record, but no settings of `pilot-commit`: rollouts
-    the record has another plan; replay without --at shows how they differ
+    not in the record, set to the defaults: pilot = 8, commit = 24, prompts = 0, solved-at-least = 0.125, failed-at-least = 0.25, evict-at = 1.0, sampling = "random", max-off = 4, pilot-kept = 0, epoch-end = "keep", ranks = 1
+    in the record, but not settings of `pilot-commit`: rollouts
+    the record has another plan; replay without --at to see how they differ
     exit code 1
     "#);
 
@@ -125,32 +125,32 @@ fn what_can_not_be_asked_again_is_told() {
     insta::assert_snapshot!(told(&scratch, &["replay", "out", "--at", "30.0"]), @"
     error: the record has no step 30, round 0
 
-    hint: steps and rounds count from 0
+    hint: count steps and rounds from 0
     exit code 2
     ");
     insta::assert_snapshot!(told(&scratch, &["replay", "out", "--at", "0.2"]), @"
     error: the record has no step 0, round 2
 
-    hint: steps and rounds count from 0
+    hint: count steps and rounds from 0
     exit code 2
     ");
     scratch.write("out/view-0.2.json", "{}");
     insta::assert_snapshot!(told(&scratch, &["replay", "out", "--at", "0.2"]), @"
-    error: `out/view-0.2.json` is no view that was kept: missing field `state` at line 1 column 2
+    error: `out/view-0.2.json` is not a valid saved view: missing field `state` at line 1 column 2
     exit code 2
     ");
     // A record alone names no policy.
     scratch.write("alone.jsonl", scratch.read("out/record.jsonl"));
     insta::assert_snapshot!(told(&scratch, &["replay", "alone.jsonl", "--at", "0.1"]), @"
-    error: there is no config beside `alone.jsonl` that would name a policy
+    error: there is no config beside `alone.jsonl` to name the policy
 
-    hint: say which to ask: allot replay RECORD POLICY
+    hint: name the policy: allot replay RECORD POLICY
     exit code 2
     ");
     insta::assert_snapshot!(told(&scratch, &["replay", "alone.jsonl"]), @"
-    error: there is no config beside `alone.jsonl` that would name a policy
+    error: there is no config beside `alone.jsonl` to name the policy
 
-    hint: say which to ask: allot replay RECORD POLICY
+    hint: name the policy: allot replay RECORD POLICY
     exit code 2
     ");
     let text = told(&scratch, &["replay", "alone.jsonl", "uniform", "--at", "0.1"]);
@@ -201,7 +201,7 @@ fn what_can_not_be_packed_is_told() {
     error: no policy is called `unifrom`
 
     hint: did you mean `uniform`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
     insta::assert_snapshot!(told(&scratch, &["pack", "./noise.wasm"]), @"
@@ -209,9 +209,9 @@ fn what_can_not_be_packed_is_told() {
     exit code 2
     ");
     insta::assert_snapshot!(told(&scratch, &["pack", "uniform", "--push", "ghcr.io/me/mine:1"]), @"
-    error: `ghcr.io/me/mine:1` is no address in a registry
+    error: `ghcr.io/me/mine:1` is not an address in a registry
 
-    hint: such an address is `oci://REGISTRY/NAME@sha256:DIGEST`, with two slashes
+    hint: write it as `oci://REGISTRY/NAME@sha256:DIGEST`, with two slashes
     exit code 2
     ");
 }
@@ -241,5 +241,5 @@ fn a_bench_tells_every_round() {
         }
     }
     let (_, told) = bench(&["decode", "--tokens", "9000"]);
-    assert!(told.starts_with("error: 9001 tokens are more than the model's context has"), "{told}");
+    assert!(told.starts_with("error: the longest work has 9001 tokens; the model's context has"), "{told}");
 }

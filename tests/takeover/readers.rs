@@ -17,7 +17,7 @@ fn a_swapped_record_is_replayed_reported_and_watched() {
         let first = json["first"][0].as_u64().unwrap();
         assert_eq!(first, u64::from(theirs.start == 0) * 4, "{policy}: {json}");
         let said = told(&scratch, &["replay", "out", policy, "--show", "0"]);
-        let told = format!("the record has another policy from step 4 on; {policy} began anew there");
+        let told = format!("the record has another policy from step 4 on; {policy} started afresh there");
         assert!(said.contains(&told), "{said}");
         let (_, swap) = &swaps(&run)[0];
         assert_eq!(json["asked"] == swap.policy.sha256.as_str(), policy == "pods");
@@ -70,7 +70,7 @@ fn a_swap_that_was_moved_or_edited_is_refused() {
             let mut views = Views::new(&head).unwrap();
             assert!(reader.into_iter().any(|line| views.take(&line.unwrap()).is_err()), "{n}");
             let history = allot_report::follow::read(&run, &mut |_| {}).unwrap();
-            assert!(history.troubles[0].ends_with("what comes after that is left out"), "{n}");
+            assert!(history.troubles[0].ends_with("the rest is left out"), "{n}");
             continue;
         }
         let said = told(&scratch, &["replay", "out", "uniform", "--show", "0"]);
@@ -79,10 +79,7 @@ fn a_swap_that_was_moved_or_edited_is_refused() {
             "{n}: {said}"
         );
         let said = told(&scratch, &["report", "out", "whole", "--out", "report"]);
-        assert!(
-            said.contains("note: `out`: ") && said.contains("what comes after that is left out"),
-            "{n}: {said}"
-        );
+        assert!(said.contains("note: `out`: ") && said.contains("the rest is left out"), "{n}: {said}");
     }
     scratch.write("out/record.jsonl", edited("\"policy\":{", "\"policy\":[").join("\n") + "\n");
     let said = told(&scratch, &["replay", "out", "uniform"]);

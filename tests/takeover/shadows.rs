@@ -126,7 +126,7 @@ fn a_shadow_of_the_same_policy_never_differs() {
 #[test]
 fn a_shadow_that_fails_is_asked_no_more() {
     let scratch = Scratch::new();
-    let caps = "[policy]\ncaps = { fuel = 500_000_000 }\n";
+    let caps = "[policy]\nlimits = { fuel = 500_000_000 }\n";
     scratch.write("run.toml", config().replace("[policy]\n", caps));
     let guests = ["traps", "asks_twice", "loops", "gives_up", "trains_on_nothing"];
     let mut args = vec!["run.toml".to_owned(), "--out".to_owned(), "out".to_owned()];
@@ -140,10 +140,10 @@ fn a_shadow_that_fails_is_asked_no_more() {
     adds_up(&run);
     let told: Vec<&str> = said.lines().filter(|line| line.starts_with("shadow `guest`")).collect();
     insta::assert_snapshot!(told[..4].join("\n"), @"
-    shadow `guest`: 1 call, no plan differs; it is asked no more: trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest (step 0, round 0); all in out/shadows/guest.jsonl
-    shadow `guest`: 1 call, no plan differs; it is asked no more: policy `guest` asked for prompt `5` twice in one plan (step 0, round 0); all in out/shadows/guest-2.jsonl
-    shadow `guest`: 1 call, no plan differs; it is asked no more: ran out of fuel: more than 500000000 Wasm instructions in one call (step 0, round 0); all in out/shadows/guest-3.jsonl
-    shadow `guest`: 1 call, no plan differs; it is asked no more: gave up: the words of the guest (step 0, round 0); all in out/shadows/guest-4.jsonl
+    shadow `guest`: 1 call, no plan differs; it was stopped: trapped: wasm trap: wasm `unreachable` instruction executed; it said: the words of the guest (step 0, round 0); all in out/shadows/guest.jsonl
+    shadow `guest`: 1 call, no plan differs; it was stopped: policy `guest` asked for prompt `5` twice in one plan (step 0, round 0); all in out/shadows/guest-2.jsonl
+    shadow `guest`: 1 call, no plan differs; it was stopped: ran out of fuel: more than 500000000 Wasm instructions in one call (step 0, round 0); all in out/shadows/guest-3.jsonl
+    shadow `guest`: 1 call, no plan differs; it was stopped: gave up: the words of the guest (step 0, round 0); all in out/shadows/guest-4.jsonl
     ");
     assert!(told[4].contains("plans differ, from step 0, round 0 on; it asks for 0 rollouts"), "{}", told[4]);
     // Each has a file of its own, though all have one name.
@@ -209,7 +209,7 @@ fn shadows_of_a_run_that_is_killed_write_what_they_would_have() {
         said.contains("error: `out/shadows/pods.jsonl` is not what it was at the checkpoint: "),
         "{said}"
     );
-    assert!(said.ends_with("hint: put back what was changed, or remove the file\nexit code 2"), "{said}");
+    assert!(said.ends_with("hint: restore what was changed, or remove the file\nexit code 2"), "{said}");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_shadow_that_can_not_look_on_is_told_before_the_run_starts() {
     error: no policy is called `pod`
 
     hint: did you mean `pods`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
     insta::assert_snapshot!(shadow(&["--shadow", "pods,kepp=3"]), @"
@@ -315,16 +315,16 @@ fn a_shadow_that_can_not_look_on_is_told_before_the_run_starts() {
     exit code 2
     ");
     insta::assert_snapshot!(shadow(&["--shadow", "pods", "--shadow", "dapo", "--shadow", "pods"]), @"
-    error: `--shadow pods` has policy and settings of another shadow
+    error: `--shadow pods` has the same policy and settings as another shadow
 
-    hint: each looks on once
+    hint: name each shadow once
     exit code 2
     ");
     scratch.write("other.wasm", scratch::component("other_world"));
     insta::assert_snapshot!(shadow(&["--shadow", "./other.wasm"]), @"
     error: could not load policy `./other.wasm`: the component exports `answer`, but no `rollout:allocation/allocator`
 
-    hint: export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does
+    hint: export the contract's interface: `allot new NAME` makes a policy that does
     exit code 2
     ");
 }

@@ -119,7 +119,7 @@ fn what_a_stop_leaves_of_a_swap_is_put_in_order() {
     fs::write(run.join("resolved.toml"), &old).unwrap();
     fs::write(run.join("next.toml"), &next).unwrap();
     let said = told(&scratch, &["train", "--resume", "out", "--policy", "pods"]);
-    assert!(said.contains("policy `pods` is in force already, with these settings"), "{said}");
+    assert!(said.contains("the run already uses policy `pods` with these settings"), "{said}");
     assert_eq!(scratch.read("out/record.jsonl"), record);
     assert_eq!(scratch.read("out/resolved.toml"), next);
     assert!(!run.join("next.toml").exists());

@@ -51,7 +51,7 @@ fn what_can_not_take_over_is_told() {
     error: no policy is called `pod`
 
     hint: did you mean `pods`?
-    hint: a component of your own is given by its path, as in `./mine.wasm`
+    hint: give your own component by its path, as in `./mine.wasm`
     exit code 2
     ");
     insta::assert_snapshot!(refused(&scratch, &["--policy", "./none.wasm"]), @"
@@ -89,7 +89,7 @@ fn what_can_not_take_over_is_told() {
     policy guest 0.0.1, sha256 HASH, seed 1, 90 problems to train on, 30 held out
     error: policy `guest` wants the signal `mean-entropy`; the run measures no signals
 
-    hint: what is buffered was measured already: begin a run with that policy
+    hint: begin a run with that policy: buffered rollouts were already measured
     exit code 2
     ");
     insta::assert_snapshot!(refused(&scratch, &["--policy", "pods", "--seed", "3"]), @"
@@ -102,9 +102,9 @@ fn what_can_not_take_over_is_told() {
     ");
     // A config is a run's own, or another run's.
     insta::assert_snapshot!(told(&scratch, &["train", "run.toml", "--resume", "out", "--policy", "pods"]), @"
-    error: the run in `out` has another config than the one given
+    error: the run in `out` has a different config from the one given
 
-    hint: leave the config out: a run goes on with its own
+    hint: leave the config out: a run continues with its own
     exit code 2
     ");
 }
@@ -115,9 +115,9 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
     // Over.
     stopped(&scratch, "whole", "out", 8);
     insta::assert_snapshot!(refused(&scratch, &["--policy", "pods"]), @"
-    error: a run that is over has nothing left for another policy
+    error: the run is over, so another policy cannot take it over
 
-    hint: begin a run with that policy, and report both: allot report RUN RUN
+    hint: begin a run with that policy, and compare both: allot report RUN RUN
     exit code 2
     ");
     // Stopped after its last step, before its end.
@@ -138,9 +138,9 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
     scratch.write(&format!("{last}/state.json"), &earlier);
     let said = refused(&scratch, &["--policy", "pods"]);
     insta::assert_snapshot!(&said[said.find("error: ").unwrap()..], @"
-    error: the run only has to end, and has nothing left for another policy
+    error: the run has only to finish, so another policy cannot take it over
 
-    hint: let it end first, without --policy and --set
+    hint: finish it first, without --policy and --set
     exit code 2
     ");
     assert!(ran(&scratch, &["--resume", "out"]).contains("goes on after step 8 of 8"));
@@ -151,14 +151,14 @@ fn a_run_that_has_nothing_to_decide_is_left_as_it_is() {
     policy pods 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
     error: the run has no checkpoint yet at which another policy could take over
 
-    hint: go on with it without --policy and --set, or begin a run with that policy
+    hint: continue it without --policy and --set, or begin a run with that policy
     exit code 2
     ");
     insta::assert_snapshot!(refused(&scratch, &["--set", "rollouts=4"]), @"
     policy uniform 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
     error: the run has no checkpoint yet at which another policy could take over
 
-    hint: go on with it without --policy and --set, or begin a run with that policy
+    hint: continue it without --policy and --set, or begin a run with that policy
     exit code 2
     ");
     // Without a run.
@@ -195,7 +195,7 @@ fn a_run_goes_on_with_its_own_component_whatever_lies_in_its_place() {
             None => fs::remove_file(scratch.path().join("mine.wasm")).unwrap(),
         }
         let said = ran(&scratch, &["--resume", "out"]);
-        let note = "mine.wasm` is another component by now; the run's own is taken, sha256 ";
+        let note = "mine.wasm` has changed since the run began; the run's own copy is used, sha256 ";
         assert_eq!(said.contains(note), other.is_some(), "{said}");
         assert_eq!(scratch.read("out/record.jsonl"), whole);
         let replayed = scratch.allot(&["replay", "out"]);
@@ -213,7 +213,7 @@ fn a_run_goes_on_with_its_own_component_whatever_lies_in_its_place() {
     let place = scratch.path().join("out/components").join(uniform.file_name());
     fs::write(place, built("pods")).unwrap();
     let said = refused(&scratch, &[]);
-    assert!(said.contains(".wasm` does not hold the component that it is called by"), "{said}");
+    assert!(said.contains(".wasm` does not contain the component that it is named after"), "{said}");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn of_a_run_that_kept_no_component_another_build_is_another_policy() {
     policy dapo 0.1.0, sha256 HASH, seed 1, 90 problems to train on, 30 held out
     error: the checkpoint `out/checkpoints/step-000004` is from a run with another policy
 
-    hint: the component that the config names is not the one of that time; named by --policy, it takes over
+    hint: the component that the config names has changed since; named by --policy, it takes over
     exit code 2
     ");
     // Settings are of the policy that was there.
@@ -272,7 +272,7 @@ fn signals_are_shown_to_whom_wants_them_and_to_nobody_else() {
     insta::assert_snapshot!(told(&scratch, &["train", "run.toml", "--shadow", "./curious.wasm"]), @"
     error: shadow `guest` wants the signal `mean-entropy`; the run shows no signals
 
-    hint: a shadow sees what the live policy sees, and nothing else
+    hint: use a shadow with the same signals: it sees only what the live policy sees
     exit code 2
     ");
     insta::assert_snapshot!(told(&scratch, &["replay", "out", "uniform"]), @"

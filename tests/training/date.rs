@@ -56,7 +56,7 @@ fn a_run_keeps_the_date_that_its_template_writes() {
     trained(&scratch, &["run.toml", "--resume", "again"]);
     scratch.write("run.toml", scratch.read("run.toml").replace("[model]", "[model]\ndate = 2020-03-01"));
     let said = told(&scratch, &["run.toml", "--resume", "again"]);
-    assert!(error(&said).contains("has another config than the one given"), "{said}");
+    assert!(error(&said).contains("has a different config from the one given"), "{said}");
 }
 
 #[test]

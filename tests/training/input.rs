@@ -99,7 +99,7 @@ fn without_a_cache_the_shipped_model_lies_in_a_folder_of_the_user_s_alone() {
     fs::set_permissions(scratch.path().join("elsewhere"), fs::Permissions::from_mode(0o700)).unwrap();
     symlink(scratch.path().join("elsewhere"), &folder).unwrap();
     for (good, said) in [open, dry()] {
-        assert!(!good && said.contains("is no folder of this user's alone"), "{said}");
+        assert!(!good && said.contains("is not private to this user"), "{said}");
         assert!(said.contains("`ALLOT_CACHE`"), "{said}");
     }
 }
@@ -128,7 +128,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     ");
     insta::assert_snapshot!(wrong("[optimizer]", "[optimiser]"), @"
-    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollouts`, `model`, `rollout`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
+    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollout_server`, `model`, `sampling`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
 
     hint: did you mean `optimizer`?
     exit code 2
@@ -149,7 +149,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     error: no model is called `tiny-sum`
 
     hint: did you mean `tiny-sums`?
-    hint: a model of your own is given by its path, as in `./mine`, one of the hub as in `hub:org/name`
+    hint: give your own model by its path, as in `./mine`, or one on the hub as in `hub:org/name`
     exit code 2
     ");
     let values = [
@@ -302,7 +302,7 @@ fn typed(overrides: &[&str]) -> String {
 fn a_list_is_no_section() {
     let list = wrong("[optimizer]\nlearning_rate = 2e-4", "[optimizer]\nlearning_rate = [1]");
     // serde's derive would take the first field, and leave out the rest.
-    for section in ["optimizer", "checkpoint", "evaluation", "advantage", "update", "engine", "rollout"] {
+    for section in ["optimizer", "checkpoint", "evaluation", "advantage", "update", "engine", "sampling"] {
         let said = typed(&[&format!("{section}=[1]")]);
         let what = "expected a section, whose values are given by key";
         assert!(said.contains(what) && said.ends_with("exit code 2"), "{section}: {said}");
@@ -419,7 +419,7 @@ fn what_fits_into_no_machine_is_told_before_it_starts() {
         assert!(dry.contains("note: it would take about ") && dry.ends_with("exit code 0"), "{dry}");
         let said = told(&scratch, &huge);
         assert!(
-            said.contains("error: it would take about ") && said.contains("and this machine has"),
+            said.contains("error: it would take about ") && said.contains("but this machine has"),
             "{said}"
         );
         assert!(said.contains("`update.micro_batch_tokens`") && said.ends_with("exit code 2"), "{said}");

@@ -110,9 +110,9 @@ fn a_policy_takes_over_once_the_step_is_ended_that_a_run_stopped_in() {
     let said = told(&scratch, &["--resume", "out", "--policy", "uniform"]);
     let step = error(&said).split_once("within step ").unwrap().1.split(',').next().unwrap().to_owned();
     insta::assert_snapshot!(error(&said).replace(&format!("within step {step}"), "within step N"), @"
-    error: the run stopped within step N, and a policy takes over between two steps
+    error: the run stopped within step N, but a policy takes over between two steps
 
-    hint: let it end that step first: --resume RUN --finish-step
+    hint: finish that step first: --resume RUN --finish-step
     exit code 2
     ");
     let said = told(&scratch, &["--resume", "out", "--finish-step"]);

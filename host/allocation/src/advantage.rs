@@ -1,12 +1,12 @@
-//! How rewards become advantages.
+//! Computes advantages from rewards.
 //!
-//! GRPO's rule as verl computes it (`verl/trainer/ppo/core_algos.py`,
-//! `compute_grpo_outcome_advantage`): `A_i = (r_i - mean) / (std + epsilon)`, `std` with one degree
-//! of freedom less. Here in f64, and exactly 0 where all rewards of the population are equal.
+//! The rule is GRPO's as implemented in verl (`verl/trainer/ppo/core_algos.py`,
+//! `compute_grpo_outcome_advantage`): `A_i = (r_i - mean) / (std + epsilon)`, with the sample `std`. Here
+//! it is computed in f64, and is exactly 0 if all rewards of the population are equal.
 //!
-//! A departure: verl gives a population of one the mean 0 and the deviation 1, so that `A = r`. Here its advantage is 0:
-//! an advantage relative to a group needs two rollouts. Otherwise a prompt whose other rollouts could not be scored would
-//! train on one reward measured against nothing. A policy that has a baseline of its own gives the advantage itself.
+//! One difference: for a population of one, verl uses mean 0 and std 1, so `A = r`. Here that advantage is
+//! 0, because a group-relative advantage needs two rollouts. Otherwise a prompt whose other rollouts could
+//! not be scored would train on one reward without a baseline. A policy may give its own advantages.
 
 use std::collections::HashSet;
 
@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Advantage, Group, Pick};
 
-/// How a run scales its advantages.
+/// How a run scales advantages.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scale {
-    /// Whether to divide by the deviation (GRPO) or not (Dr. GRPO).
+    /// Whether to divide by the std (GRPO) or not (Dr. GRPO).
     pub normalize: bool,
-    /// Added to the deviation. verl has 1e-6, PODS 1e-4.
+    /// Added to the std. verl uses 1e-6, PODS 1e-4.
     pub epsilon: f64,
-    /// Whether a rollout is measured against the mean of the others alone, as RLOO has it (Ahmadian et
-    /// al. 2024), or of all.
+    /// Whether a rollout's baseline is the mean of the other rollouts, as in RLOO (Ahmadian et al. 2024),
+    /// instead of the mean of all.
     pub leave_one_out: bool,
 }
 
@@ -33,9 +33,9 @@ impl Default for Scale {
     }
 }
 
-/// The advantages of a pick, one for each rollout picked, in that order.
+/// Returns the advantages of a pick, one for each picked rollout, in the order of the pick.
 ///
-/// The pick is legal for the group ([`rules::check`](crate::rules::check)).
+/// The pick must be legal for the group ([`rules::check`](crate::rules::check)).
 pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
     let picked: Vec<f64> =
         pick.positions(group.len()).into_iter().map(|i| f64::from(group.rewards[i])).collect();
@@ -51,7 +51,7 @@ pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
             let population: Vec<f64> =
                 positions.iter().map(|i| f64::from(group.rewards[*i as usize])).collect();
             let inside: Vec<f32> = measured(&picked, &population, scale, weight);
-            // A rollout that is not of the population is measured against all of it.
+            // A rollout outside the population is compared with all of it, without leaving one out.
             let all = Scale { leave_one_out: false, ..scale };
             let outside: Vec<f32> = measured(&picked, &population, all, weight);
             let members: HashSet<usize> = positions.iter().map(|i| *i as usize).collect();
@@ -64,10 +64,10 @@ pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
     }
 }
 
-/// Rewards measured against a population that is not empty.
+/// Returns the advantages of `rewards` relative to a population that is not empty.
 fn measured(rewards: &[f64], population: &[f64], scale: Scale, weight: f64) -> Vec<f32> {
     let n = population.len() as f64;
-    // One rollout alone, which may be picked beside another population, has nothing to be measured against.
+    // A population of one gives no baseline, and equal rewards give no signal.
     if population.len() == 1 || population.iter().all(|r| *r == population[0]) {
         return vec![0.0; rewards.len()];
     }

@@ -1,4 +1,4 @@
-//! The buffer: the buffered rollouts, by prompt.
+//! The rollout buffer: buffered rollouts by prompt.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,36 +6,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Batch, Group, Hold, Past, PromptId, SamplerSettings, Tally};
 
-/// A rollout's number in its run: the first one sampled is 0.
+/// A rollout's number in its run. The first rollout sampled is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RolloutId(pub u64);
 
-/// A scored rollout, as it comes to the buffer.
+/// A scored rollout, as it is added to the buffer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The prompt.
     pub prompt: PromptId,
-    /// Its place among the prompt's rollouts at the weights that it was sampled at.
+    /// The rollout's index among the prompt's rollouts sampled at the same weights.
     pub position: u32,
-    /// The reward, or none where it could not be scored: such a rollout is paid for and counted,
-    /// and no policy sees it.
+    /// The reward, or `None` if the rollout could not be scored. An unscored rollout is charged and
+    /// counted, but no policy sees it.
     pub reward: Option<f32>,
-    /// Whether the answer was right.
+    /// Whether the answer was correct.
     pub correct: bool,
     /// Length, in generated tokens.
     pub tokens: u32,
-    /// Whether it met the length limit.
+    /// Whether the rollout reached the length limit.
     pub truncated: bool,
-    /// The signals that the policy asked for, in its order.
+    /// The signals that the policy requested, in that order.
     pub signals: Vec<f32>,
-    /// How it was sampled, where that is not as the run samples.
+    /// Sampler settings, if they differ from the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplerSettings>,
 }
 
 impl Outcome {
-    /// A short outcome without signals.
+    /// Returns an outcome of one token without signals.
     pub fn of(prompt: PromptId, position: u32, reward: f32, correct: bool) -> Self {
         Self {
             prompt,
@@ -53,11 +53,11 @@ impl Outcome {
 /// One prompt's buffered rollouts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Held {
-    /// What the policy sees. Empty if no rollout could be scored.
+    /// The group shown to the policy. Empty if no rollout could be scored.
     group: Group,
     /// The rollouts' numbers, parallel to the group's lists.
     ids: Vec<RolloutId>,
-    /// How many of the group were there before this step.
+    /// How many rollouts of the group were buffered before this step.
     before: u32,
     /// Rollouts of this step that could not be scored.
     #[serde(default)]
@@ -67,57 +67,57 @@ struct Held {
 /// The buffered rollouts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RolloutBuffer {
-    /// How many signals each rollout has.
+    /// Number of signals per rollout.
     signals: usize,
     held: Vec<Held>,
     #[serde(skip)]
     places: HashMap<PromptId, usize>,
-    /// How often each prompt was sampled since the last model update, whatever became of the
-    /// rollouts: the next position, so that none is drawn twice at the same weights.
+    /// Number of rollouts sampled from each prompt since the last model update, including those discarded
+    /// since. It is the next position, so no position is sampled twice at the same weights.
     drawn: BTreeMap<PromptId, u32>,
-    /// Updates that were decided on and are not in the weights that rollouts are sampled with: the age of a fresh one.
+    /// Updates decided on that the sampling weights do not include yet. It is the age of a new rollout.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     behind: u32,
-    /// The epochs in which prompts were on offer whose first rollouts are yet to come.
+    /// The epoch of each prompt whose first rollouts are still expected.
     #[serde(default)]
     epochs: BTreeMap<PromptId, u32>,
-    /// Rollouts put in the buffer so far in the run, unscorable ones counted: the next number.
+    /// Rollouts added so far in the run, including unscored ones. It is the next rollout's number.
     sampled: u64,
 }
 
-/// What became of the buffered rollouts when a step ended.
+/// The changes to the buffer at the end of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Settled {
     /// Rollouts trained on, in the batch's order.
     pub trained: Vec<RolloutId>,
-    /// How many of them an earlier update was made on, too.
+    /// How many of `trained` had been trained on in an earlier update.
     pub again: u64,
-    /// Those of them that stay buffered, in the batch's order.
+    /// Rollouts of `trained` that stay buffered, in the batch's order.
     pub kept: Vec<RolloutId>,
-    /// Rollouts that leave the buffer after one update or more.
+    /// Rollouts that leave the buffer after at least one update.
     pub finished: Vec<RolloutId>,
     /// Rollouts never trained on, discarded because no plan held them.
     pub released: Vec<RolloutId>,
     /// Rollouts never trained on, discarded as stale, though a plan held them.
     pub stale: Vec<RolloutId>,
-    /// Rollouts that stay buffered.
+    /// Number of rollouts that stay buffered.
     pub held: u64,
     /// The step's visits, in the order the prompts were sampled.
     pub visits: Vec<Visit>,
 }
 
-/// What a prompt's rollouts of one step came to.
+/// The outcome of one prompt's rollouts in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Visit {
     /// The prompt.
     pub prompt: PromptId,
     /// Rollouts sampled in the step and scored.
     pub rollouts: u32,
-    /// How many were correct.
+    /// How many of `rollouts` were correct.
     pub correct: u32,
     /// Mean reward.
     pub mean: f32,
-    /// Standard deviation of the rewards, divided by n.
+    /// Population standard deviation of the rewards (divisor n).
     pub deviation: f32,
     /// Mean length, in generated tokens.
     pub tokens: f32,
@@ -144,12 +144,12 @@ impl Visit {
         })
     }
 
-    /// Whether all were correct (`Some(true)`), none was (`Some(false)`), or some were.
+    /// Returns `Some(true)` if all rollouts were correct, `Some(false)` if none was, and `None` otherwise.
     fn outcome(rollouts: u32, correct: u32) -> Option<bool> {
         if correct == 0 { Some(false) } else { (correct == rollouts).then_some(true) }
     }
 
-    /// This visit as the prompt's last, after what came before it.
+    /// Returns this visit as the prompt's last visit. `old` is the visit before it.
     pub fn past(&self, step: u32, old: Option<Past>) -> Past {
         let outcome = Self::outcome(self.rollouts, self.correct);
         let streak = match (self.flat, outcome) {
@@ -189,33 +189,33 @@ impl RolloutBuffer {
         }
     }
 
-    /// Whether a prompt has buffered rollouts that no update was made on, scorable or not. It is not put on offer then.
+    /// Returns whether a prompt has rollouts, scored or not, without an update. Such a prompt is not offered.
     pub fn holds(&self, prompt: PromptId) -> bool {
         self.places.get(&prompt).is_some_and(|place| !self.held[*place].is_replay())
     }
 
-    /// The next free position among a prompt's rollouts at the weights of now.
+    /// Returns the next free position among a prompt's rollouts at the current weights.
     pub fn next_position(&self, prompt: PromptId) -> u32 {
         self.drawn.get(&prompt).copied().unwrap_or(0)
     }
 
-    /// Buffered groups, as a policy sees them: none of them empty.
+    /// Returns the buffered groups as a policy sees them, without empty groups.
     pub fn groups(&self) -> Vec<Group> {
         self.shown().cloned().collect()
     }
 
-    /// The same, without a copy.
+    /// Returns the same groups by reference.
     pub fn shown(&self) -> impl Iterator<Item = &Group> {
         self.held.iter().map(|held| &held.group).filter(|group| !group.is_empty())
     }
 
-    /// Rollouts of this step that could not be scored, by prompt.
+    /// Returns the number of rollouts of this step that could not be scored, by prompt.
     pub fn unscored(&self) -> Vec<Tally> {
         let some = self.held.iter().filter(|held| held.unscored > 0);
         some.map(|held| Tally { prompt: held.group.prompt, rollouts: held.unscored }).collect()
     }
 
-    /// Prompts that have buffered rollouts on which no update was made, the last so many of the run left out.
+    /// Returns prompts with buffered rollouts not trained on yet. Ignores the run's last `last` rollouts.
     pub fn prompts_before(&self, last: u64) -> impl Iterator<Item = PromptId> {
         let end = RolloutId(self.sampled - last);
         let before = move |held: &&Held| {
@@ -224,27 +224,27 @@ impl RolloutBuffer {
         self.held.iter().filter(before).map(|held| held.group.prompt)
     }
 
-    /// Buffered rollouts of groups whose rewards are all equal.
+    /// Returns the buffered rollouts of zero-variance groups.
     pub fn flat(&self) -> impl Iterator<Item = RolloutId> {
         self.held.iter().filter(|h| h.group.flat()).flat_map(|h| h.ids.iter().copied())
     }
 
-    /// The group of a buffered prompt.
+    /// Returns the group of a buffered prompt.
     pub fn group(&self, prompt: PromptId) -> Option<&Group> {
         self.places.get(&prompt).map(|place| &self.held[*place].group)
     }
 
-    /// The number of a buffered rollout, by its position in its group's lists.
+    /// Returns the number of a buffered rollout, by its position in its group's lists.
     pub fn rollout(&self, prompt: PromptId, position: usize) -> Option<RolloutId> {
         self.places.get(&prompt).and_then(|place| self.held[*place].ids.get(position).copied())
     }
 
-    /// Buffered rollouts that a policy can see.
+    /// Returns how many buffered rollouts a policy can see.
     pub fn rollouts(&self) -> u64 {
         self.held.iter().map(|h| h.ids.len() as u64).sum()
     }
 
-    /// Opens a step: what is buffered now was held from earlier ones.
+    /// Opens a step: the rollouts buffered now count as held from earlier steps.
     pub fn open_step(&mut self) {
         for held in &mut self.held {
             held.before = held.group.len() as u32;
@@ -252,13 +252,13 @@ impl RolloutBuffer {
         }
     }
 
-    /// Rollouts of a prompt are to come, which are of this epoch if they are its first.
+    /// Announces rollouts of a prompt. If they are the prompt's first, they belong to this epoch.
     pub fn expect(&mut self, prompt: PromptId, epoch: u32) {
         self.epochs.insert(prompt, epoch);
     }
 
-    /// Puts rollouts in the buffer, in the order they were granted, and gives the first one's
-    /// number. A reward or signal that is not finite makes a rollout unscorable.
+    /// Adds rollouts in the order of their grant. Returns the number of the first one. A rollout whose
+    /// reward or signals are not finite counts as unscored.
     pub fn add(&mut self, outcomes: impl IntoIterator<Item = Outcome>) -> RolloutId {
         let first = RolloutId(self.sampled);
         for outcome in outcomes {
@@ -289,19 +289,19 @@ impl RolloutBuffer {
         first
     }
 
-    /// Counts rollouts that could not be scored, without a look at each.
+    /// Adds `count` rollouts that could not be scored.
     pub fn add_unscorable(&mut self, prompt: PromptId, count: u32) {
         self.sampled = self.sampled.saturating_add(u64::from(count));
         let place = self.place(prompt, count);
         self.held[place].unscored += count;
     }
 
-    /// Where a prompt's rollouts lie, after `drawn` more of them.
+    /// Counts `drawn` more rollouts of a prompt and returns its index in `held`. Adds a new prompt.
     fn place(&mut self, prompt: PromptId, drawn: u32) -> usize {
         let next = self.drawn.entry(prompt).or_default();
         *next = next.saturating_add(drawn);
         let epoch = self.epochs.remove(&prompt);
-        // What comes to rollouts that were all trained on is of the epoch that the prompt is in now.
+        // New rollouts move a group whose rollouts were all trained on to the prompt's current epoch.
         if let (Some(epoch), Some(place)) = (epoch, self.places.get(&prompt))
             && self.held[*place].is_replay()
         {
@@ -330,9 +330,9 @@ impl RolloutBuffer {
         })
     }
 
-    /// Ends a step: lets go what no plan held and what grew too old; what was trained on stays only where it is held
-    /// by its position. The batch is legal. `updated` tells whether the model changes, by which rollouts age; until the
-    /// update is [`made`](Self::made) rollouts are sampled at the weights before it.
+    /// Ends a step: discards stale rollouts and those that no plan held. Picked rollouts stay only if held
+    /// by position. The batch must be legal. `updated` says whether the model changes, which ages all
+    /// rollouts by 1. Until [`made`](Self::made) is called, rollouts are sampled at the old weights.
     pub fn settle(&mut self, batch: &Batch, updated: bool, max_age: u32) -> Settled {
         let mut settled = Settled::default();
         let mut picked: HashMap<PromptId, Vec<bool>> = HashMap::new();
@@ -386,7 +386,7 @@ impl RolloutBuffer {
         settled
     }
 
-    /// The update of a step that was settled is made, if it has one: rollouts are sampled at other weights from now on.
+    /// Records that a settled step's update was made, if it has one. Sampling now uses the new weights.
     pub fn made(&mut self, updated: bool) {
         if updated {
             self.behind = self.behind.saturating_sub(1);
@@ -394,7 +394,7 @@ impl RolloutBuffer {
         }
     }
 
-    /// Lets go the last `n` of those rollouts that stayed after they were trained on in the step.
+    /// Discards the last `n` rollouts that were trained on in this step and stayed.
     pub fn give_up(&mut self, settled: &mut Settled, n: u64) {
         let from = settled.kept.len().saturating_sub(n as usize);
         let gone: HashSet<RolloutId> = settled.kept.split_off(from).into_iter().collect();
@@ -404,7 +404,7 @@ impl RolloutBuffer {
         }
     }
 
-    /// Lets go what was trained on, for a policy that could not tell it from the rest. Gives the rollouts.
+    /// Discards all rollouts trained on, for a policy that cannot distinguish them. Returns their numbers.
     pub fn let_go_trained(&mut self) -> Vec<RolloutId> {
         self.let_go(|held, i| held.group.trained(i) > 0)
     }
@@ -421,7 +421,7 @@ impl RolloutBuffer {
         gone
     }
 
-    /// A buffered rollout's prompt, and its length in tokens.
+    /// Returns the prompt and the length in tokens of each of these rollouts that is buffered.
     pub fn find(&self, rollouts: &[RolloutId]) -> HashMap<RolloutId, (PromptId, u32)> {
         let wanted: HashSet<&RolloutId> = rollouts.iter().collect();
         let all = self.held.iter().flat_map(|held| {
@@ -430,12 +430,12 @@ impl RolloutBuffer {
         all.filter(|(id, _)| wanted.contains(id)).collect()
     }
 
-    /// The numbers of the buffered rollouts.
+    /// Returns the numbers of the buffered rollouts.
     pub fn ids(&self) -> impl Iterator<Item = RolloutId> {
         self.held.iter().flat_map(|held| held.ids.iter().copied())
     }
 
-    /// Finds places again; to be called after a buffer was read back.
+    /// Rebuilds the index of prompts. Call it after deserializing a buffer.
     pub fn index(&mut self) {
         self.places = self.held.iter().enumerate().map(|(place, held)| (held.group.prompt, place)).collect();
     }
@@ -460,13 +460,13 @@ impl Held {
         if !self.group.trained.is_empty() {
             only(&mut self.group.trained, keep);
         }
-        // One list means one thing: a group of rollouts never trained on has none.
+        // Keep one representation: a group without trained rollouts has an empty list.
         if self.group.trained.iter().all(|n| *n == 0) {
             self.group.trained.clear();
         }
     }
 
-    /// Counts an update on these rollouts.
+    /// Counts an update on the rollouts marked in `used`.
     fn count(&mut self, used: &[bool]) {
         if used.contains(&true) {
             self.group.trained.resize(used.len(), 0);
@@ -474,7 +474,7 @@ impl Held {
         }
     }
 
-    /// Whether an update was made on each of its rollouts, and none of this step is missing among them.
+    /// Returns whether every rollout was trained on and the group has no unscored rollout of this step.
     fn is_replay(&self) -> bool {
         let group = &self.group;
         self.unscored == 0 && !group.trained.is_empty() && group.trained.iter().all(|n| *n > 0)
@@ -562,7 +562,7 @@ mod tests {
         buffer.add([Outcome::of(PromptId(5), 2, 0.5, false)]);
         assert_eq!(buffer.groups()[0].epoch, 3, "a commit changes nothing of that");
 
-        // A hold without positions is of what is not picked, trained on or not; of both it is told what they were.
+        // A hold without positions keeps all that is not picked, trained on before or not.
         let second = step(&mut buffer, vec![pick(5, Some(vec![0, 3]))], vec![PromptId(5).into()]);
         assert_eq!((numbers(&second.trained), second.again), (vec![0, 6], 1));
         assert_eq!((numbers(&second.finished), numbers(&second.kept)), (vec![0, 6, 4], vec![]));

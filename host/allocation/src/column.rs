@@ -1,4 +1,4 @@
-//! Columns of the data set: numbers beside each prompt, for policies that ask for them.
+//! Columns of the data set: numbers for each prompt, shown to policies that request them.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -8,47 +8,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PromptId, shown};
 
-/// The host's own column: the prompts' lengths, in tokens.
+/// Name of the column that the host adds itself: the prompts' lengths, in tokens.
 pub const LENGTH: &str = "length";
 
-/// What a data set gives without a column of that name: what the source of each prompt is called.
+/// Name of a column that is filled with each prompt's source if the data set has no column of that name.
 pub const SOURCE: &str = "source";
 
-/// Numbers that a column may have, all together: as many as fit into a line of the record.
+/// Maximum count of numbers in a column: as many as fit on a line of the record.
 const NUMBERS: usize = 1 << 26;
-/// Categories that it may have. They go with each call.
+/// Maximum count of categories in a column. They are sent with each call.
 const CATEGORIES: usize = 4096;
-/// Bytes of a category.
+/// Maximum length of a category, in bytes.
 const WORD: usize = 256;
 
-/// A column of the data set: so many numbers for each prompt. All are finite.
+/// A column of the data set: `width` finite numbers for each prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// What policies call it.
+    /// The name that policies use.
     pub name: String,
-    /// Numbers for each prompt.
+    /// Numbers per prompt.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub width: u32,
-    /// Names of the categories where it has words: its numbers are then positions in this list.
+    /// Names of the categories, for a column of words. The numbers are then indices into this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// The numbers, prompt after prompt.
+    /// The numbers, prompt by prompt.
     pub numbers: Vec<f32>,
 }
 
-/// What a column has for one prompt.
+/// A column's value for one prompt.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Value")]
 pub enum Cell {
     /// A number.
     Number(f32),
-    /// Several.
+    /// A list of numbers.
     Numbers(Vec<f32>),
     /// A word.
     Word(String),
 }
 
-/// What a cell may be written as.
+/// Forms in which a cell may be written.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Value {
@@ -76,23 +76,23 @@ impl TryFrom<Value> for Cell {
     }
 }
 
-/// A prompt whose cell does not fit the others of its column.
+/// A prompt whose cell does not match the other cells of its column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// The prompt.
+    /// The prompt's index.
     pub prompt: usize,
-    /// What is wrong, after "has".
+    /// The error, as the rest of a sentence after "has".
     pub reason: String,
 }
 
 impl Misfit {
-    /// What to do about it.
+    /// The hint shown with this error.
     pub const HINT: &str = "a column has numbers alone, words alone, or lists of as many numbers";
 }
 
 impl Column {
-    /// A column with these cells. Words become categories, in the order of their letters: whatever order the data set
-    /// has, and whatever is left out of it.
+    /// Returns a column with these cells. Words become categories, sorted by name, so that their numbers do
+    /// not depend on the order of the data set.
     pub fn new<'a>(name: &str, cells: impl Iterator<Item = &'a Cell> + Clone) -> Result<Self, Misfit> {
         let first = cells.clone().next();
         let width = if let Some(Cell::Numbers(all)) = first { all.len() } else { 1 };
@@ -132,17 +132,17 @@ impl Column {
         Ok(Self { name: name.to_owned(), width: width as u32, categories, numbers })
     }
 
-    /// A column with a number for each prompt.
+    /// Returns a column with one number per prompt.
     pub fn of(name: &str, numbers: Vec<f32>) -> Self {
         Self { name: name.to_owned(), width: 1, categories: Vec::new(), numbers }
     }
 
-    /// The host's own: lengths, in tokens.
+    /// Returns the host's own column: lengths, in tokens.
     pub fn lengths(lengths: impl Iterator<Item = u32>) -> Self {
         Self::of(LENGTH, lengths.map(|length| length as f32).collect())
     }
 
-    /// Whether it is one of a data set of so many prompts. In a record anything may stand.
+    /// Returns whether the column is valid for a data set of this size. A record may contain anything.
     pub fn fits(&self, prompts: u32) -> bool {
         let wanted = u64::from(self.width) * u64::from(prompts);
         let in_categories = |x: &f32| *x >= 0.0 && x.fract() == 0.0 && (*x as usize) < self.categories.len();
@@ -152,7 +152,7 @@ impl Column {
             && (self.categories.is_empty() || self.numbers.iter().all(in_categories))
     }
 
-    /// The numbers of the prompts from `first` up to `end`, without it. None that it does not have.
+    /// Returns the numbers of the prompts `first..end`, or an empty slice if any of them is missing.
     pub fn between(&self, first: PromptId, end: PromptId) -> &[f32] {
         let place = |prompt: PromptId| prompt.0 as usize * self.width as usize;
         self.numbers.get(place(first)..place(end)).unwrap_or_default()
@@ -169,22 +169,22 @@ impl Cell {
     }
 }
 
-/// The columns that a policy is shown, in the order that it described them. A copy costs nothing.
+/// The columns that a policy is shown, in the order of its description. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Columns(Arc<Vec<Arc<Column>>>);
 
 impl Columns {
-    /// The column of this name.
+    /// Returns the column with this name.
     pub fn named(&self, name: &str) -> Option<&Arc<Column>> {
         self.0.iter().find(|column| column.name == name)
     }
 
-    /// Those of these names, in that order, as far as they are there.
+    /// Returns the columns with these names, in that order. Skips names that do not exist.
     pub fn among(&self, names: &[String]) -> Self {
         names.iter().filter_map(|name| self.named(name)).cloned().collect()
     }
 
-    /// Another one, after all others. It takes the place of one of its name.
+    /// Appends a column. Removes an existing column with the same name first.
     pub fn add(&mut self, column: Column) {
         let all = Arc::make_mut(&mut self.0);
         all.retain(|known| known.name != column.name);

@@ -1,4 +1,4 @@
-//! What a run computed beside what it spent, and ceilings on it.
+//! Compute spent by a run, and limits on it.
 
 use std::ops::AddAssign;
 
@@ -6,40 +6,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::PromptId;
 
-/// What an engine computed: the axes of a comparison that the ledger does not count.
+/// Compute spent by an engine, in measures that the ledger does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compute {
-    /// Prompt tokens read for sampling. A prompt that is read once for several answers counts once.
+    /// Prompt tokens processed for sampling. A prompt processed once for several answers counts once.
     pub prompt_tokens: u64,
-    /// Tokens of answers learned from, once for each pass over them. Rollouts that were not computed,
-    /// because they have no advantage, are not in it.
+    /// Answer tokens trained on, counted once per pass. Rollouts that were skipped because their advantage
+    /// is 0 are not included.
     pub trained_tokens: u64,
-    /// Steps of the optimizer.
+    /// Optimizer steps.
     pub optimizer_steps: u64,
     /// Floating-point operations.
     pub flops: Flops,
 }
 
-/// Floating-point operations, a multiplication and an addition counted as two.
+/// Floating-point operations. A multiply-add counts as two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flops {
-    /// Of reading prompts.
+    /// For prompt processing.
     pub prefill: f64,
-    /// Of generating answers.
+    /// For generating answers.
     pub decode: f64,
-    /// Of learning, with whatever is scored for it.
+    /// For training, including log-probabilities computed for it.
     pub training: f64,
 }
 
 impl Flops {
-    /// All of them.
+    /// Returns the sum.
     pub fn total(&self) -> f64 {
         self.prefill + self.decode + self.training
     }
 }
 
 impl Compute {
-    /// Whether nothing was computed.
+    /// Returns whether nothing was computed.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -56,37 +56,37 @@ impl AddAssign for Compute {
     }
 }
 
-/// What one rollout of a prompt costs at most, in floating-point operations.
+/// The maximum cost of one rollout of a prompt, in floating-point operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Of reading the prompt: once for all of its rollouts in a grant.
+    /// Processing the prompt. Counted once for all rollouts of the prompt in a grant.
     pub reading: f64,
-    /// Of generating the answer.
+    /// Generating the answer.
     pub answering: f64,
-    /// Of learning from it once, at whatever age.
+    /// Training on the rollout once, at any age.
     pub learning: f64,
 }
 
 impl Cost {
-    /// Of the rollout alone, the prompt read.
+    /// Returns the cost of the rollout without its prompt.
     pub fn rollout(&self) -> f64 {
         self.answering + self.learning
     }
 }
 
-/// What a token takes, in floating-point operations: on average over a run's prompts with the longest answers.
+/// The cost of a token, in floating-point operations: mean over a run's prompts with the longest answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TokenCosts {
-    /// Of reading a prompt.
+    /// Of processing a prompt.
     pub reading: f64,
     /// Of generating an answer.
     pub generating: f64,
-    /// Of learning from an answer.
+    /// Of training on an answer.
     pub learning: f64,
 }
 
 impl TokenCosts {
-    /// Over prompts of these lengths, of which each costs so much with an answer of the longest length.
+    /// Returns the means over prompts of these lengths. `cost` takes a prompt and its answer's length.
     pub fn over(lengths: &[u32], longest: u32, cost: impl Fn(PromptId, u32) -> Cost) -> Self {
         let mut sum = Self::default();
         for prompt in (0..lengths.len() as u32).map(PromptId) {
@@ -104,9 +104,9 @@ impl TokenCosts {
         }
     }
 
-    /// Of a model of which no more is known than how many parameters compute a token, and so many passes over what is
-    /// learned from: 2 operations for each parameter and token forward, 4 backward (Kaplan et al. 2020, 2.1). Learning
-    /// from an answer reads its prompt, too.
+    /// Returns the costs for a model with `parameters` active parameters and `passes` passes over each
+    /// batch: 2 operations per parameter and token forward, 4 backward (Kaplan et al. 2020, section 2.1).
+    /// Training on an answer includes its prompt.
     pub fn of_parameters(parameters: u64, passes: u32, lengths: &[u32], longest: u32) -> Self {
         let forward = |tokens: f64| 2.0 * parameters as f64 * tokens;
         Self::over(lengths, longest, |prompt, tokens| {
@@ -116,26 +116,26 @@ impl TokenCosts {
         })
     }
 
-    /// Whether nothing is computed, or it is unknown.
+    /// Returns whether all costs are 0, because nothing is computed or the costs are unknown.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Limits in measures that the ledger does not count. Floating-point operations are known before they are made, so their
-/// limit is never exceeded. Seconds are estimated from the rate so far, so the last sampling or update may exceed theirs.
+/// Limits in measures that the ledger does not count. FLOPs are known in advance, so their limit is never
+/// exceeded. Seconds are estimated from the rate so far; the last sampling or update may exceed theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceilings {
     /// Floating-point operations in the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<f64>,
-    /// Seconds of the run's steps.
+    /// Seconds, summed over the run's steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
 impl Ceilings {
-    /// Whether there is none.
+    /// Returns whether there is no limit.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }

@@ -1,29 +1,29 @@
-//! When the score is taken: after so many steps, rollouts or tokens.
+//! The interval between evaluations, in steps, rollouts or tokens.
 
 use crate::Spent;
 
-/// When the score is taken, beside the start and the end of a run.
+/// When a run evaluates. Every run also evaluates at its start and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Every {
-    /// After every so many steps.
+    /// After every `n` steps.
     Steps(u32),
-    /// After each step in which the run's rollouts pass a multiple of this.
+    /// After each step in which the run's rollouts pass a multiple of this number.
     Rollouts(u64),
-    /// After each step in which the run's generated tokens pass a multiple of this.
+    /// After each step in which the run's generated tokens pass a multiple of this number.
     Tokens(u64),
-    /// After each step in which the run's rollouts pass one of these places: the first is at `least`, and the next
-    /// one always so many thousandths further, but `least` at the least. They are those of every run, whatever its
-    /// policy does, and denser where curves are steep: a cost is known to the same share of it everywhere.
+    /// After each step in which the run's rollouts pass one of a fixed series of marks. The first mark is
+    /// `least`; each interval is `thousandths` / 1000 of the last mark, but at least `least`. The marks are
+    /// the same for every policy and denser early, where curves are steep, so costs are equally precise.
     Growing {
-        /// Rollouts between two scores, at the least.
+        /// The smallest interval between two marks, in rollouts.
         least: u64,
-        /// By how many thousandths a place lies beyond the one before it.
+        /// The interval to the next mark, in thousandths of the last mark.
         thousandths: u32,
     },
 }
 
 impl Every {
-    /// Whether it is due after so many steps, between these two states of the ledger.
+    /// Returns whether an evaluation is due after `steps` steps. `before` and `after` are of the last step.
     pub fn due(self, steps: u32, before: Spent, after: Spent) -> bool {
         match self {
             Self::Steps(n) => steps.is_multiple_of(n),

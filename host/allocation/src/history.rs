@@ -1,4 +1,4 @@
-//! What the host remembers of each prompt: the outcomes of its past visits, on offer or not.
+//! The host's memory of each prompt's past visits, whether or not the prompt is on offer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{Past, PromptId, Visit};
 
-/// The outcomes of past visits. A copy costs nothing: it goes with each view, so that a policy can ask for what the
-/// view does not show.
+/// The last visit of each prompt, with totals over all its visits. Each view carries a clone, so that a
+/// policy can query prompts that the view does not show. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     past: Arc<BTreeMap<PromptId, Past>>,
 }
 
 impl History {
-    /// Remembers what a step's visits gave.
+    /// Records the visits of a step.
     pub fn remember(&mut self, step: u32, visits: &[Visit]) {
         if visits.is_empty() {
             return;
@@ -27,12 +27,12 @@ impl History {
         }
     }
 
-    /// A prompt's last visit.
+    /// Returns a prompt's last visit.
     pub fn of(&self, prompt: PromptId) -> Option<Past> {
         self.past.get(&prompt).copied()
     }
 
-    /// A number for each prompt from `first` up to `end`, without it: of its last visit, or the default.
+    /// Returns `number` of each last visit of the prompts `first..end`, or the default if never visited.
     pub fn between<T: Clone + Default>(
         &self,
         first: PromptId,

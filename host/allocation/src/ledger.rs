@@ -1,8 +1,8 @@
-//! The ledger: what may be sampled, and what was spent. It counts rounds, rollouts and generated tokens. Limits in other
-//! measures (FLOPs, seconds) reach it as a number of rollouts ([`Ledger::leave`]), or close it ([`Ledger::close`]).
+//! The budget ledger. It counts rounds, rollouts and generated tokens. Limits in other measures (FLOPs,
+//! seconds) reach it as a number of rollouts ([`Ledger::leave`]), or close it ([`Ledger::close`]).
 //!
-//! Nothing samples without a [`Grant`], and nothing else makes one. For any plan:
-//! granted = sampled = charged ≤ budget.
+//! Sampling requires a [`Grant`], and only the ledger makes grants. For any plan: granted = sampled =
+//! charged ≤ budget.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Budget, PromptId, Request, SamplerSettings};
 
-/// What a run may spend.
+/// The limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Rounds of sampling in a step.
@@ -21,25 +21,25 @@ pub struct Limits {
     pub run_rollouts: Option<u64>,
     /// Generated tokens in the run, if limited.
     pub run_tokens: Option<u64>,
-    /// The longest that a rollout can get, in generated tokens. A rollout is granted only while
-    /// that many are left, so that no run ever generates more than it may.
+    /// The longest possible rollout, in generated tokens. A rollout is granted only while that many tokens
+    /// are left, so a run never exceeds its token limit.
     pub longest: u32,
 }
 
 impl Limits {
-    /// Rollouts in a step where a run does not say: in each round ten times what a uniform policy samples in a
-    /// step. It is there for requests that are a mistake, and out of the way of all others.
+    /// Returns the default limit of rollouts per step: in each round, 10× the rollouts that a uniform
+    /// policy samples in a step. It catches mistaken requests and should never affect any other.
     pub fn rollouts_of_step(rounds: u32, groups: u32, rollouts: u32) -> u32 {
         rounds.saturating_mul(groups).saturating_mul(rollouts).saturating_mul(10)
     }
 }
 
-/// What was spent so far.
+/// Rounds, rollouts and tokens spent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Rounds in the step at hand.
+    /// Rounds in the current step.
     pub rounds: u32,
-    /// Rollouts in the step at hand.
+    /// Rollouts in the current step.
     pub step_rollouts: u64,
     /// Rollouts in the run.
     pub run_rollouts: u64,
@@ -47,53 +47,53 @@ pub struct Spent {
     pub run_tokens: u64,
 }
 
-/// The right to sample some rollouts, once. Only [`Ledger::grant`] makes one; it can't be copied,
-/// and an engine takes it by value.
+/// Permission to sample some rollouts, once. Only a [`Ledger`] makes grants. A grant can't be copied, and
+/// an engine takes it by value.
 #[derive(Debug)]
 #[must_use = "what was granted is to be sampled and charged"]
 pub struct Grant {
     lines: Vec<GrantLine>,
 }
 
-/// Some rollouts of one prompt in a grant.
+/// Granted rollouts of one prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrantLine {
     /// The prompt.
     pub prompt: PromptId,
-    /// The first one's position among the prompt's rollouts at the weights of now.
+    /// Position of the first rollout among the prompt's rollouts at the current weights.
     pub first: u32,
-    /// How many. At least 1.
+    /// Number of rollouts. At least 1.
     pub count: u32,
-    /// How they are sampled, where that is not as the run samples.
+    /// Sampler settings. `None` means the run's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplerSettings>,
 }
 
 impl GrantLine {
-    /// The longest that one of its answers can get in a run where answers are at most so long.
+    /// Returns the length limit of this line's answers, in tokens, in a run with the limit `run`.
     fn longest(&self, run: u32) -> u32 {
         self.sampling.map_or(run, |own| own.max_tokens.min(run))
     }
 }
 
 impl Grant {
-    /// What was granted, in the order it was asked for.
+    /// Returns the granted rollouts, in the order of the requests.
     pub fn lines(&self) -> &[GrantLine] {
         &self.lines
     }
 
-    /// Rollouts in all.
+    /// Returns the number of granted rollouts.
     pub fn rollouts(&self) -> u64 {
         self.lines.iter().map(|line| u64::from(line.count)).sum()
     }
 
-    /// Whether nothing was left to grant.
+    /// Returns whether nothing was granted.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// The rest of it, where some rollouts are there already: those of which `is_there` says so by their place in the
-    /// grant.
+    /// Returns a grant of the rollouts that are still missing. `is_there` says for an index in the grant
+    /// whether that rollout exists already.
     pub fn without(self, is_there: impl Fn(usize) -> bool) -> Self {
         let (mut rest, mut place): (Vec<GrantLine>, usize) = (Vec::new(), 0);
         for line in &self.lines {
@@ -112,14 +112,14 @@ impl Grant {
     }
 }
 
-/// An engine that did not do what it was granted.
+/// An engine's deviation from its grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A rollout came back that was not granted, or came twice.
+    /// A rollout came back that was not granted, or it came twice. Holds the prompt and the position.
     NotGranted(PromptId, u32),
-    /// Fewer came back than were granted.
+    /// Fewer rollouts came back than were granted. Holds the number missing.
     Missing(u64),
-    /// A rollout is longer than the limit.
+    /// A rollout is longer than the limit. Holds the prompt and the length, in tokens.
     TooLong(PromptId, u32),
 }
 
@@ -145,63 +145,63 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The ledger of a run.
+/// The budget ledger of a run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     limits: Limits,
     spent: Spent,
-    /// What was granted last and is not charged yet.
+    /// The last grant, until it is charged.
     open: Vec<GrantLine>,
     /// Whether the run's budget is exhausted in a measure that the ledger does not count.
     #[serde(default)]
     closed: bool,
-    /// Rollouts that limits in other measures leave, if there are such limits.
+    /// Rollouts left under limits in other measures, if there are any.
     #[serde(skip)]
     spare: Option<u64>,
 }
 
 impl Ledger {
-    /// A ledger with nothing spent.
+    /// Returns a ledger with nothing spent.
     pub fn new(limits: Limits) -> Self {
         Self { limits, spent: Spent::default(), open: Vec::new(), closed: false, spare: None }
     }
 
-    /// A ledger that continues after this was spent.
+    /// Returns a ledger that starts with `spent` already spent.
     pub fn after(limits: Limits, spent: Spent) -> Self {
         Self { spent, ..Self::new(limits) }
     }
 
-    /// What was spent so far.
+    /// Returns the amounts spent so far.
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// What may be spent.
+    /// Returns the limits.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Opens a step: its rounds and rollouts count from 0 again.
+    /// Opens a step: sets its rounds and rollouts back to 0.
     pub fn open_step(&mut self) {
         self.spare = None;
         self.spent.rounds = 0;
         self.spent.step_rollouts = 0;
     }
 
-    /// Closes the ledger for good: the run's budget is exhausted in a measure that the ledger does not count.
+    /// Closes the ledger for good: the budget is exhausted in a measure that the ledger does not count.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Limits the rollouts that may still be granted, for a limit in another measure. Holds until the next call, or until
-    /// a step opens.
+    /// Limits further grants to this many rollouts, for a limit in another measure. Valid until the next
+    /// call or until a step opens.
     pub fn leave(&mut self, rollouts: Option<u64>) {
         self.spare = rollouts;
     }
 
-    /// What is left, as a policy sees it.
+    /// Returns the budget that is left, as a policy sees it.
     pub fn budget(&self) -> Budget {
-        // The largest value stands for "no limit"; a limit past it is shown as the one before.
+        // The largest value means "no limit". A larger limit is shown as the largest value minus 1.
         let narrow = |n: Option<u64>| n.map_or(u32::MAX, |n| n.min(u64::from(u32::MAX) - 1) as u32);
         Budget {
             rounds: self.limits.rounds.saturating_sub(self.spent.rounds),
@@ -212,13 +212,13 @@ impl Ledger {
         }
     }
 
-    /// Rollouts left in the step, if limited.
+    /// Returns the rollouts left in the step, if limited.
     fn step_left(&self) -> Option<u64> {
         left_of(self.limits.step_rollouts.map(u64::from), self.spent.step_rollouts)
     }
 
-    /// Rollouts left in the run, if limited: by their number, by the tokens of the longest answers, or by limits in other
-    /// measures.
+    /// Returns the rollouts left in the run, if limited: the minimum over the rollout limit, the token
+    /// limit divided by the longest answer, and limits in other measures.
     fn run_left(&self) -> Option<u64> {
         if self.closed {
             return Some(0);
@@ -229,37 +229,37 @@ impl Ledger {
         by_number.into_iter().chain(by_tokens).chain(self.spare).min()
     }
 
-    /// Rollouts left by all that limits their number alone, in the step or in the run.
+    /// Returns the rollouts left in the step and in the run. Ignores the token limit.
     fn by_number(&self) -> Option<u64> {
         let run = left_of(self.limits.run_rollouts, self.spent.run_rollouts);
         self.step_left().into_iter().chain(run).chain(self.spare).min()
     }
 
-    /// How many rollouts could be granted now.
+    /// Returns how many rollouts could be granted now.
     pub fn grantable(&self) -> u64 {
         self.step_left().into_iter().chain(self.run_left()).min().unwrap_or(u64::MAX)
     }
 
-    /// Whether the run can sample nothing more, now or in any later step.
+    /// Returns whether the run can sample nothing more, in this step or any later one.
     pub fn exhausted(&self) -> bool {
         self.run_left() == Some(0) || self.limits.step_rollouts == Some(0)
     }
 
-    /// Grants what is asked for, first to last, as far as the budget goes, and takes a round.
-    /// `next` tells the next free position among a prompt's rollouts.
+    /// Grants the requests in order, as far as the budget allows, and counts one round. `next` returns the
+    /// next free position among a prompt's rollouts.
     pub fn grant(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
         self.spent.rounds += 1;
         self.grant_more(asked, next)
     }
 
-    /// Grants more in the same round.
+    /// Grants requests without counting another round.
     pub fn grant_more(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
         debug_assert!(self.open.is_empty(), "the last grant was not charged");
         let mut left = if self.grantable() == 0 { 0 } else { self.by_number().unwrap_or(u64::MAX) };
         let mut tokens = left_of(self.limits.run_tokens, self.spent.run_tokens).unwrap_or(u64::MAX);
         let mut lines = Vec::with_capacity(asked.len());
         for request in asked {
-            // The longest answers must fit.
+            // The tokens left must cover answers of the maximum length.
             let longest = u64::from(request.longest(self.limits.longest).max(1));
             let count = left.min(tokens / longest).min(u64::from(request.count)) as u32;
             if count == 0 {
@@ -277,7 +277,7 @@ impl Ledger {
         Grant { lines }
     }
 
-    /// What was granted last and is not charged yet.
+    /// Returns the last grant, if it is not charged yet.
     pub fn open(&self) -> &[GrantLine] {
         &self.open
     }
@@ -287,8 +287,8 @@ impl Ledger {
         Grant { lines: self.open.clone() }
     }
 
-    /// Checks what the open grant gave, before it is charged: for each rollout its prompt, its position in the group,
-    /// and its length in tokens, in the order of the grant. Gives rollouts and tokens.
+    /// Checks the rollouts of the open grant before they are charged. `sampled` has each rollout's prompt,
+    /// position in its group, and length in tokens, in the grant's order. Returns the rollouts and tokens.
     pub fn check(
         &self,
         sampled: impl IntoIterator<Item = (PromptId, u32, u32)>,
@@ -315,8 +315,8 @@ impl Ledger {
         Ok((rollouts, tokens))
     }
 
-    /// Charges what the open grant gave, after the same [`check`](Self::check). What is not as it was granted is not
-    /// charged, and the grant stays open.
+    /// Charges the rollouts of the open grant, after the same [`check`](Self::check). If the check fails,
+    /// nothing is charged and the grant stays open.
     pub fn charge(&mut self, sampled: impl IntoIterator<Item = (PromptId, u32, u32)>) -> Result<(), Fault> {
         let (rollouts, tokens) = self.check(sampled)?;
         self.open.clear();

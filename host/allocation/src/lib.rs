@@ -1,11 +1,11 @@
-//! Rollout allocation, as plain data and arithmetic.
+//! Rollout allocation: plain data types and arithmetic.
 //!
-//! What a policy sees ([`View`]) and answers ([`Plan`]), which plans are legal ([`rules`]), who may
-//! spend what ([`Ledger`]), which prompts are on offer ([`Pool`]), which rollouts are buffered
-//! ([`RolloutBuffer`]), how rewards become advantages, and where randomness comes from ([`seed`]).
+//! This crate holds a policy's input ([`View`]) and output ([`Plan`]), the rules that a plan must keep
+//! ([`rules`]), the budget ([`Ledger`]), the prompts on offer ([`Pool`]), the buffered rollouts
+//! ([`RolloutBuffer`]), the computation of advantages ([`advantage`]), and randomness ([`seed`]).
 //!
-//! It knows nothing of files, Wasm, tensors, threads or clocks, does no I/O, and fails only by a
-//! rule that a policy broke ([`rules::Broken`]) or an engine ([`Fault`]).
+//! It uses no files, Wasm, tensors, threads or clocks and does no I/O. Its errors are a rule broken by a
+//! policy ([`rules::Broken`]), a fault of an engine ([`Fault`]), and a mismatch in a column ([`Misfit`]).
 //!
 //! ```
 //! use allot_allocation::{Ledger, Limits, PromptId, Request};
@@ -49,7 +49,7 @@ pub use portions::{Portions, total};
 pub use run::{Need, Run, SamplerRange, SamplerSettings, Terms, Value};
 pub use view::{Budget, Group, Past, Prompt, PromptId, Tally, View};
 
-/// Whether a number is zero: serde leaves it out of what is written.
+/// Returns whether a number is zero. Serde uses it to skip fields.
 pub fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
     *n == N::default()
 }

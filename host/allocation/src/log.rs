@@ -1,23 +1,23 @@
-//! What a policy says beside its plans, for people to read.
+//! A policy's log, for people to read.
 
-/// How much a line of a policy's log matters.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For the author.
+    /// Details for the policy's author.
     Debug,
-    /// For anyone.
+    /// Information for every user.
     Info,
-    /// Something looks wrong.
+    /// A possible problem.
     Warn,
-    /// Something is wrong.
+    /// An error.
     Error,
 }
 
 /// A line of a policy's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// How much it matters.
+    /// The level.
     pub level: Level,
-    /// The words.
+    /// The text.
     pub text: String,
 }

@@ -1,24 +1,24 @@
-//! What a policy answers.
+//! The output of a policy's decision.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{PromptId, SamplerSettings};
 
-/// A policy's answer to a view. A request, never a grant.
+/// A policy's answer to a view. It requests; only the ledger grants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What to do next.
+    /// The next action.
     pub action: Action,
-    /// Prompts of the pool to pass over until the next epoch.
+    /// Prompts of the pool to skip until the next epoch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<PromptId>,
-    /// Prompts of the pool to put back: they come on offer again in this epoch, after those that have not been.
+    /// Prompts of the pool to put back. They come on offer again in this epoch, after all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defer: Vec<PromptId>,
-    /// Prompts never to offer again in this run.
+    /// Prompts never to be offered again in this run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evict: Vec<PromptId>,
-    /// What the policy remembers. Not written with the plan: the record has its own way for bytes.
+    /// The policy's state after this call. Not serialized with the plan; the record stores it separately.
     #[serde(skip)]
     pub state: Vec<u8>,
     /// Numbers to log, by name.
@@ -26,70 +26,70 @@ pub struct Plan {
     pub metrics: Vec<(String, f64)>,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Sample these, first to last, and ask again.
+    /// Sample these requests in order, then call the policy again.
     Sample(Vec<Request>),
-    /// Update the model on this batch. Ends the step.
+    /// Update the model on this batch. This ends the step.
     Train(Batch),
 }
 
-/// Some rollouts of one prompt.
+/// A request for rollouts of one prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The prompt, in the pool or buffered.
     pub prompt: PromptId,
     /// Rollouts to add to the buffered ones. At least 1.
     pub count: u32,
-    /// When fewer are enough.
+    /// When to stop before `count` is reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Enough>,
-    /// How they are sampled, where that is not as the run samples.
+    /// Sampler settings. `None` means the run's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplerSettings>,
 }
 
 impl Request {
-    /// So many rollouts of a prompt, and nothing else.
+    /// Returns a request for `count` rollouts of a prompt, with no other options.
     pub fn new(prompt: PromptId, count: u32) -> Self {
         Self { prompt, count, until: None, sampling: None }
     }
 
-    /// The longest that one of its answers can get in a run where answers are at most so long.
+    /// Returns the length limit of this request's answers, in tokens, in a run with the limit `run`.
     pub fn longest(&self, run: u32) -> u32 {
         self.sampling.map_or(run, |own| own.max_tokens.min(run))
     }
 }
 
-/// When a request is answered before its count is reached.
+/// When a request ends before its count is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enough {
-    /// It ends after the portion by which so many of its rollouts are correct …
+    /// The request ends after the first portion by which at least this many rollouts are correct …
     pub correct: u32,
-    /// … and so many are wrong.
+    /// … and at least this many are wrong.
     pub wrong: u32,
     /// Rollouts in a portion. At least 1, and at least a 256th of the request's count.
     pub portion: u32,
 }
 
 impl Enough {
-    /// The smallest portion that a request for so many may have.
+    /// Returns the smallest legal portion for a request of `count` rollouts.
     pub fn least(count: u32) -> u32 {
         count.div_ceil(256).max(1)
     }
 }
 
-/// What to train on.
+/// The rollouts to train on and to hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// At most one pick a prompt. None at all means a step without an update.
+    /// At most one pick per prompt. An empty list means a step without an update.
     pub picks: Vec<Pick>,
-    /// What stays buffered. At most one hold a prompt.
+    /// Rollouts that stay buffered. At most one hold per prompt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hold: Vec<Hold>,
-    /// How the update is made; none for the run's own way.
+    /// How the update is made. `None` means as the run's config says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Geometry>,
 }
@@ -97,10 +97,10 @@ pub struct Batch {
 /// How a batch is cut into optimizer steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
-    /// Rollouts in each optimizer step. The last step takes what remains, and the largest number makes one step of
-    /// any batch. At least 1.
+    /// Rollouts in each optimizer step. At least 1. The last step takes the rest; `u32::MAX` makes one step
+    /// of the whole batch.
     pub mini_batch: u32,
-    /// Passes over the batch. At least 1, and no more than the run's own.
+    /// Passes over the batch. At least 1, and at most the number in the run's config.
     pub passes: u32,
 }
 
@@ -110,13 +110,13 @@ pub struct Geometry {
 pub struct Hold {
     /// The prompt.
     pub prompt: PromptId,
-    /// Positions in the group's lists, or none for all that are not picked.
+    /// Positions in the group's lists. `None` means all rollouts that are not picked.
     pub rollouts: Option<Vec<u32>>,
 }
 
 impl Hold {
-    /// For each rollout of a group whether it stays; `picked` says which are picked. One of those stays where it is
-    /// held by its position.
+    /// Returns for each rollout of a group whether it stays buffered. `picked` marks the picked rollouts; a
+    /// picked rollout stays only if the hold names its position.
     pub fn of(&self, picked: &[bool]) -> Vec<bool> {
         let Some(positions) = &self.rollouts else { return picked.iter().map(|picked| !picked).collect() };
         let mut stays = vec![false; picked.len()];
@@ -127,7 +127,7 @@ impl Hold {
     }
 }
 
-/// How a hold is written: where it names no positions, as the prompt alone.
+/// Serialized form of a hold. A hold without positions is written as the prompt alone.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Held {
@@ -151,7 +151,7 @@ impl From<Hold> for Held {
 }
 
 impl From<PromptId> for Hold {
-    /// All that are not picked.
+    /// Holds all rollouts that are not picked.
     fn from(prompt: PromptId) -> Self {
         Self { prompt, rollouts: None }
     }
@@ -162,12 +162,12 @@ impl From<PromptId> for Hold {
 pub struct Pick {
     /// The prompt.
     pub prompt: PromptId,
-    /// Positions in the group's lists, or none for all.
+    /// Positions in the group's lists. `None` means all rollouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollouts: Option<Vec<u32>>,
     /// How rewards become advantages.
     pub advantage: Advantage,
-    /// Scales the advantages. Finite and not negative.
+    /// Factor on the advantages. Finite and not negative.
     pub weight: f32,
 }
 
@@ -175,23 +175,23 @@ pub struct Pick {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Advantage {
-    /// Measured against the rollouts picked.
+    /// Relative to the picked rollouts.
     Picked,
-    /// Measured against all buffered rollouts of the prompt.
+    /// Relative to all buffered rollouts of the prompt.
     Group,
-    /// Measured against the rollouts at these positions, picked or not.
+    /// Relative to the rollouts at these positions, picked or not.
     Among(Vec<u32>),
-    /// The policy's own, one for each rollout picked.
+    /// Advantages computed by the policy, one for each picked rollout.
     Given(Vec<f32>),
 }
 
 impl Pick {
-    /// How many rollouts are picked of a group of `n`.
+    /// Returns the number of rollouts picked from a group of `n`.
     pub fn count(&self, n: usize) -> usize {
         self.rollouts.as_ref().map_or(n, Vec::len)
     }
 
-    /// The positions picked of a group of `n`, in order.
+    /// Returns the positions picked from a group of `n`, in order.
     pub fn positions(&self, n: usize) -> Vec<usize> {
         match &self.rollouts {
             Some(positions) => positions.iter().map(|p| *p as usize).collect(),
@@ -201,7 +201,7 @@ impl Pick {
 }
 
 impl Plan {
-    /// A plan of this action and nothing else.
+    /// Returns a plan with this action and nothing else.
     pub fn of(action: Action) -> Self {
         Self {
             action,

@@ -1,7 +1,7 @@
 //! The pool: the prompts on offer, drawn from the data set in order, epoch after epoch.
 //!
-//! It remembers outcomes of past visits and which prompts were evicted. What it does for a view
-//! costs in proportion to the pool, never to the data set.
+//! The pool also stores the outcomes of past visits and the evicted prompts. The cost of making a view is
+//! proportional to the size of the pool and independent of the size of the data set.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{History, Prompt, PromptId, RolloutBuffer, Visit, seed};
 
-/// The order in which an epoch's prompts come.
+/// The order of prompts in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// A new permutation each epoch, from the run's seed.
     Shuffled,
-    /// As the data set has them.
+    /// The order of the data set.
     Sequential,
 }
 
@@ -24,38 +24,38 @@ pub enum Order {
 pub struct Pool {
     seed: u64,
     order: Order,
-    /// How many prompts to have on offer.
+    /// Number of prompts to have on offer.
     size: u32,
     /// Length of each prompt of the data set, in tokens.
     lengths: Vec<u32>,
-    /// Where the data set is read next.
+    /// Where the data set is read next: the epoch and the index in it.
     epoch: u32,
     cursor: u32,
-    /// The epoch's permutation, where there is one. Made again from the seed when it is missing.
+    /// The epoch's permutation, for a shuffled order. Computed again from the seed if it is missing.
     #[serde(skip)]
     permutation: Vec<u32>,
     #[serde(skip)]
     permuted_epoch: Option<u32>,
     offered: Vec<Prompt>,
-    /// Prompts that had buffered rollouts when their turn came, with their epoch. They come on offer
-    /// as soon as those are gone.
+    /// Prompts that had buffered rollouts when it was their turn, with their epoch. They come on offer once
+    /// those rollouts have left the buffer.
     deferred: VecDeque<(PromptId, u32)>,
-    /// Prompts that a plan put back, with their epoch: the older epochs first. They come on offer again after the
-    /// last of their epoch.
+    /// Prompts that a plan put back, with their epoch, sorted by epoch. They come on offer again after the
+    /// last prompt of their epoch.
     #[serde(default)]
     put_back: VecDeque<(PromptId, u32)>,
     evicted: BTreeSet<PromptId>,
-    /// The newest epoch of which a prompt has been on offer.
+    /// The newest epoch of any prompt offered so far.
     #[serde(default)]
     newest: u32,
     past: History,
-    /// Prompts that came on offer since they were last taken out by [`Pool::newly_offered`].
+    /// Number of prompts added by the last [`Pool::top_up`]: see [`Pool::newly_offered`].
     #[serde(skip)]
     fresh: usize,
 }
 
 impl Pool {
-    /// A pool of `size` prompts over a data set of prompts of these lengths, in tokens.
+    /// Returns a pool of `size` prompts over a data set whose prompts have these lengths, in tokens.
     pub fn new(seed: u64, order: Order, size: u32, lengths: Vec<u32>) -> Self {
         Self {
             seed,
@@ -76,24 +76,24 @@ impl Pool {
         }
     }
 
-    /// Prompts in the data set.
+    /// Returns the number of prompts in the data set.
     pub fn prompts(&self) -> u32 {
         self.lengths.len() as u32
     }
 
-    /// The prompts on offer, in order.
+    /// Returns the prompts on offer, in order.
     pub fn offered(&self) -> &[Prompt] {
         &self.offered
     }
 
-    /// The prompts that the last [`top_up`](Self::top_up) brought, in order: the tail of
+    /// Returns the prompts that the last [`top_up`](Self::top_up) added, in order. They are the end of
     /// [`offered`](Self::offered).
     pub fn newly_offered(&self) -> &[Prompt] {
         &self.offered[self.offered.len() - self.fresh..]
     }
 
-    /// Puts prompts on offer until there are enough, or until the next one is on offer or waiting
-    /// already: a prompt is in line once, so the data set can't be read round and round.
+    /// Adds prompts until the pool is full, or until the next prompt is already on offer or deferred. A
+    /// prompt is listed at most once, so a small data set does not repeat in the pool.
     pub fn top_up(&mut self, buffer: &RolloutBuffer) {
         self.fresh = 0;
         if self.offered.len() >= self.size as usize {
@@ -129,7 +129,7 @@ impl Pool {
         self.fresh = self.offered.len() - before;
     }
 
-    /// Takes prompts off offer: those sampled, and those passed over until the next epoch.
+    /// Removes prompts from the pool: those sampled, and those skipped until the next epoch.
     pub fn take(&mut self, prompts: impl IntoIterator<Item = PromptId>) {
         let taken: HashSet<PromptId> = prompts.into_iter().collect();
         if !taken.is_empty() {
@@ -137,12 +137,12 @@ impl Pool {
         }
     }
 
-    /// The newest epoch of which a prompt has been on offer.
+    /// Returns the newest epoch of any prompt offered so far.
     pub fn newest(&self) -> u32 {
         self.newest
     }
 
-    /// Takes prompts off offer until the rest of their epoch has been on offer.
+    /// Removes prompts from the pool until the rest of their epoch has been on offer.
     pub fn defer(&mut self, prompts: &[PromptId]) {
         for id in prompts {
             let Some(prompt) = self.offered.iter().find(|prompt| prompt.id == *id) else { continue };
@@ -152,7 +152,7 @@ impl Pool {
         self.take(prompts.iter().copied());
     }
 
-    /// Takes prompts off offer for the rest of the run.
+    /// Removes prompts from the pool for the rest of the run.
     pub fn evict(&mut self, prompts: &[PromptId]) {
         if prompts.is_empty() {
             return;
@@ -164,17 +164,17 @@ impl Pool {
         self.put_back.retain(|(id, _)| !evicted.contains(id));
     }
 
-    /// Remembers what a step's visits gave.
+    /// Records the visits of a step.
     pub fn remember(&mut self, step: u32, visits: &[Visit]) {
         self.past.remember(step, visits);
     }
 
-    /// The outcomes of past visits.
+    /// Returns the outcomes of past visits.
     pub fn history(&self) -> &History {
         &self.past
     }
 
-    /// Whether every prompt was evicted: nothing will come on offer again.
+    /// Returns whether every prompt was evicted, so that the pool stays empty.
     pub fn is_spent(&self) -> bool {
         self.evicted.len() >= self.lengths.len()
     }
@@ -185,13 +185,13 @@ impl Pool {
         self.offered.push(Prompt { id, epoch, tokens: self.lengths[id.0 as usize], past });
     }
 
-    /// The next prompt that was put back, once the rest of its epoch has been on offer.
+    /// Returns the next prompt that was put back, if the rest of its epoch has been on offer.
     fn returned(&self) -> Option<(PromptId, u32)> {
         let over = |epoch| epoch < self.epoch || self.cursor as usize >= self.lengths.len();
         self.put_back.front().copied().filter(|(_, epoch)| over(*epoch))
     }
 
-    /// Goes past the prompt that [`peek`](Self::peek) gave.
+    /// Moves past the prompt returned by [`peek`](Self::peek).
     fn advance(&mut self) {
         if self.returned().is_some() {
             self.put_back.pop_front();
@@ -200,7 +200,7 @@ impl Pool {
         }
     }
 
-    /// The next prompt that was put back, or of the data set, and is not evicted; moves the cursor to it.
+    /// Returns the next prompt that is not evicted, put back or from the data set. Moves the cursor to it.
     fn peek(&mut self) -> Option<(PromptId, u32)> {
         if self.is_spent() {
             return None;

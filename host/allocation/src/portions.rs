@@ -1,5 +1,5 @@
-//! How a plan's requests are served: a portion of each, first to last, then another of each that still goes on. A request
-//! that does not say when fewer are enough is served in whole in its first portion.
+//! Serves a plan's requests in portions: one portion of each request in order, then the next portion of
+//! each unfinished request. A request without `until` is served completely in its first portion.
 
 use std::collections::HashMap;
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PromptId, Request};
 
-/// A plan's requests while they are served.
+/// The progress of a plan's requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Portions {
-    /// What goes on, in the plan's order.
+    /// Unfinished requests, in the plan's order.
     going: Vec<Going>,
-    /// Rollouts that came so far.
+    /// Rollouts received so far.
     came: u64,
 }
 
-/// A request that goes on.
+/// An unfinished request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Going {
-    /// Its count is what was not granted yet.
+    /// The request. Its `count` is the number not granted yet.
     request: Request,
-    /// Of its rollouts, those that are correct.
+    /// Correct rollouts so far.
     correct: u32,
-    /// And those that are wrong.
+    /// Wrong rollouts so far.
     wrong: u32,
 }
 
 impl Going {
-    /// Its next portion.
+    /// Returns the size of the next portion.
     fn due(&self) -> u32 {
         let Request { count, until, .. } = self.request;
         until.map_or(count, |enough| enough.portion.min(count))
     }
 
-    /// Whether enough of its rollouts came.
+    /// Returns whether the request's `until` is met.
     fn is_enough(&self) -> bool {
         let enough = |until: crate::Enough| self.correct >= until.correct && self.wrong >= until.wrong;
         self.request.until.is_some_and(enough)
@@ -42,19 +42,19 @@ impl Going {
 }
 
 impl Portions {
-    /// Of these requests, none of which is served yet.
+    /// Starts serving these requests.
     pub fn of(requests: &[Request]) -> Self {
         let going =
             requests.iter().map(|request| Going { request: *request, correct: 0, wrong: 0 }).collect();
         Self { going, came: 0 }
     }
 
-    /// The portion that is due: of each request that goes on so many, first to last.
+    /// Returns the next portion of each unfinished request, in order.
     pub fn due(&self) -> Vec<Request> {
         self.going.iter().map(|going| Request { count: going.due(), ..going.request }).collect()
     }
 
-    /// So many of the rollouts that were due are granted. Where that is not all, nothing more will be.
+    /// Records how many of the due rollouts were granted. If some were not, no more portions follow.
     pub fn granted(&mut self, rollouts: u64) {
         if rollouts < total(&self.due()) {
             self.going.clear();
@@ -65,7 +65,7 @@ impl Portions {
         self.going.retain(|going| going.request.count > 0);
     }
 
-    /// What was granted last came: so many rollouts, and for each of them that was scored whether it is correct.
+    /// Records the rollouts of the last grant: their number, and whether each scored one is correct.
     pub fn came(&mut self, rollouts: u64, scored: impl IntoIterator<Item = (PromptId, bool)>) {
         self.came += rollouts;
         if self.going.is_empty() {
@@ -81,18 +81,18 @@ impl Portions {
         self.going.retain(|going| !going.is_enough());
     }
 
-    /// Rollouts that came so far.
+    /// Returns the number of rollouts received so far.
     pub fn so_far(&self) -> u64 {
         self.came
     }
 
-    /// Whether nothing goes on, and nothing came yet: as it is of requests without portions.
+    /// Returns whether no request is unfinished and no rollout has been received.
     pub fn are_none(&self) -> bool {
         self.going.is_empty() && self.came == 0
     }
 }
 
-/// Rollouts of some requests, all together.
+/// Returns the number of rollouts in some requests.
 pub fn total(requests: &[Request]) -> u64 {
     requests.iter().map(|request| u64::from(request.count)).sum()
 }

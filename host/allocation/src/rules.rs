@@ -1,5 +1,5 @@
-//! The rules that a plan must keep. A plan that breaks one ends the run with a sentence that names
-//! the policy, the step, the round and the prompt.
+//! The rules that a plan must keep. A plan that breaks a rule ends the run with an error that names the
+//! policy, the step, the round and the prompt.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -9,42 +9,42 @@ use crate::{
     SamplerSettings, View, run::naming, shown,
 };
 
-/// The largest weight and the largest given advantage. Anything near the end of what a float holds
-/// would come out of the update as an infinity that could not be traced back to the plan.
+/// The largest weight and the largest given advantage. A value near the limit of f32 would turn into an
+/// infinity in the update, and its cause would be hard to find.
 pub const LARGEST: f32 = 1e6;
 
-/// What a metric's name is made of, in words. Names go into tables, onto terminals and into tags of TensorBoard.
+/// The characters of a metric's name, for messages. Names appear in tables, terminals and TensorBoard tags.
 const METRIC_NAME: &str = "ASCII letters, digits and `-`, `_`, `.`, `/`, a letter or digit first";
 
-/// Whether a metric may have this name, whatever its length.
+/// Returns whether a metric may have this name. Does not check the length.
 fn is_metric_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b))
 }
 
-/// Bounds on what a plan may ask for, and on what goes into the record with it.
+/// Limits on a plan, and on its data in the record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Bytes of state.
+    /// Maximum size of the state, in bytes.
     pub state: usize,
-    /// Bytes that a run's record takes in all for how its policy's state changes: see [`check_record`].
+    /// Maximum size in the record of all state changes of a run, in bytes: see [`check_record`].
     pub states: u64,
-    /// Metrics.
+    /// Maximum number of metrics.
     pub metrics: usize,
-    /// Bytes of a metric's name.
+    /// Maximum length of a metric's name, in bytes.
     pub metric_name: usize,
-    /// Prompts in the data set, where a plan may request any of them.
+    /// Number of prompts in the data set, if a plan may request any of them.
     pub any_prompt: Option<u32>,
-    /// Passes over a batch that says how its update is made.
+    /// Maximum number of passes over a batch with its own update geometry.
     pub passes: u32,
-    /// What a request may choose of how it is sampled, where it may choose that.
+    /// The range of sampler settings that a request may choose, if it may choose.
     pub sampling: Option<SamplerRange>,
-    /// Whether a plan may hold what it picks.
+    /// Whether a plan may hold rollouts that it picks.
     pub replay: bool,
 }
 
 impl Bounds {
-    /// These, and what a run allows.
+    /// Returns these bounds with the limits of a run filled in.
     pub fn within(self, run: &Run) -> Self {
         let (any_prompt, passes, sampling) = (run.any_prompt(), run.most_passes(), run.requests());
         Self { any_prompt, passes, sampling, replay: run.gives(Need::Replay), ..self }
@@ -66,7 +66,7 @@ impl Default for Bounds {
     }
 }
 
-/// A broken rule, and where it was broken.
+/// A broken rule, with the place where it was broken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
     /// The policy's name.
@@ -79,14 +79,14 @@ pub struct Broken {
     pub rule: Rule,
 }
 
-/// What a plan does with the rollouts that it names.
+/// How a plan uses the rollouts that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Trains on them.
+    /// The plan trains on them.
     Picked,
-    /// Measures a pick against them.
+    /// The plan computes a pick's advantages relative to them.
     MeasuredAgainst,
-    /// Keeps them.
+    /// The plan holds them.
     Held,
 }
 
@@ -100,32 +100,32 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Makes the rules from a table. An entry is a rule by what breaks it: its name, what a plan that keeps it does, what a
-/// plan that breaks it did, as the rest of a sentence, and what the policy's author can do about it.
+/// Defines the rules from a table. An entry has the variant, the rule's name, the behavior of a legal plan,
+/// the violation (as the rest of a sentence), and a hint for the policy's author.
 macro_rules! rules {
     ($(
         $rule:ident $(($($field:ident: $type:ty),+))? = $name:literal, $kept:literal;
             [$($broken:tt)+]
             $hint:expr;
     )+) => {
-        /// The rules, each by what breaks it.
+        /// The rules. Each variant describes a violation.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Rule {
             $(#[doc = concat!("`", $name, "`: a plan that keeps it ", $kept, ".")] $rule $(($($type),+))?,)+
         }
 
         impl Rule {
-            /// Every rule's name with the rule itself, in the order of the variants.
+            /// Every rule's name and description, in the order of the variants.
             pub const ALL: [(&str, &str); [$($name),+].len()] = [$(($name, $kept)),+];
 
-            /// The rule's name, as in [`Rule::ALL`].
+            /// Returns the rule's name, as in [`Rule::ALL`].
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$rule { .. } => $name,)+
                 }
             }
 
-            /// What the policy's author can do about it.
+            /// Returns a hint for the policy's author.
             #[expect(unused_variables, reason = "few hints depend on what a rule was broken with")]
             pub fn hint(&self) -> &'static str {
                 match self {
@@ -145,7 +145,7 @@ macro_rules! rules {
 }
 
 rules! {
-    // === What is sampled ===
+    // === Sampling ===
     NoRoundLeft = "no-round-left", "samples only while the step has rounds left";
         ["asked to sample, but the step has no round of sampling left"]
         NOTHING_LEFT;
@@ -191,7 +191,7 @@ rules! {
         ["both asked for rollouts of prompt `{p}` and skipped it"]
         "do one of the two; `evict` may go together with a request";
 
-    // === What is passed over ===
+    // === Skipping, deferring, evicting ===
     SkipNotInPool(p: PromptId) = "skip-not-in-pool", "skips only prompts in the pool";
         ["skipped prompt `{p}`, which is not in the pool"]
         "skip only ids of `view.pool`; to pass over a prompt for good, evict it";
@@ -214,7 +214,7 @@ rules! {
         ["evicted prompt `{p}` twice in one plan"]
         ONCE;
 
-    // === What is trained on ===
+    // === Training ===
     UnknownPick(p: PromptId) = "unknown-pick", "picks only buffered prompts";
         ["picked prompt `{p}`, which has no buffered rollouts"]
         FROM_GROUPS;
@@ -267,14 +267,14 @@ rules! {
         ["asked for {passes} passes over its batch; there are 1 to {most} in this run"]
         "look at `run.update`: a run's own passes are the most that there may be";
 
-    // === What is remembered and logged ===
+    // === State and metrics ===
     StateTooLarge(bytes: usize, bound: usize) = "state-too-large", "keeps its state within the record's bound";
-        ["returned a state of {bytes} bytes; the record takes {bound} at most"]
+        ["returned a state of {bytes} bytes; the limit of the record is {bound}"]
         "past visits and held rollouts come with every view; remember only what does not";
     StatesTooLarge(bytes: u64, left: u64) = "states-too-large",
         "changes its state within what the run's record takes in all";
         ["changed its state by {bytes} bytes; for such changes the run's record takes {left} bytes more"]
-        "return the state as it came where nothing is to be remembered, or raise `policy.caps.states`";
+        "return the state as it came where nothing is to be remembered, or raise `policy.limits.states`";
     TooManyMetrics(count: usize, bound: usize) = "too-many-metrics",
         "logs no more metrics than the record takes";
         ["returned {count} metrics; the record takes {bound} at most"]
@@ -294,7 +294,7 @@ rules! {
         NOT_FINITE;
 }
 
-// Hints that several rules have.
+// Hints shared by several rules.
 const NOTHING_LEFT: &str = "look at `view.budget`: when `rounds` or `step-rollouts` is 0, answer `train`";
 const WITHIN_SAMPLING: &str =
     "keep within `run.sampling`, or let the run take more in its config's `[requests]`";
@@ -304,7 +304,7 @@ const POSITIONS: &str = "positions index the group's lists, from 0, each once";
 const METRICS: &str = "metrics are a few short names, each once";
 const NOT_FINITE: &str = "look for a division by zero";
 
-/// The hint for a weight or an advantage that is not finite, or too large.
+/// Returns the hint for a weight or an advantage that is not finite or is too large.
 fn out_of_bounds(value: f32) -> &'static str {
     if value.is_finite() {
         "scale it down; the run's learning rate sets how large an update is"
@@ -321,13 +321,13 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Checks a policy's plan against the view it was made for.
+/// Checks a policy's plan against the view that it answers.
 pub fn check(policy: &str, view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Broken> {
     let broken = |rule| Broken { policy: policy.to_owned(), step: view.step, round: view.round, rule };
     check_plan(view, plan, bounds).map_err(broken)
 }
 
-/// Checks that the run's record takes how a plan changes the policy's state: so many bytes, of those that are `left`.
+/// Checks that the record has room for a change of the policy's state: `bytes` of the `left` bytes.
 pub fn check_record(policy: &str, view: &View, bytes: u64, left: u64) -> Result<(), Broken> {
     if bytes <= left {
         return Ok(());
@@ -341,7 +341,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
         Action::Sample(requests) => &requests[..],
         Action::Train(_) => &[],
     };
-    // Of the pool no more than the plan names: it may be a million prompts.
+    // Keep only pool prompts that the plan names: the pool may have a million prompts.
     let named: HashSet<PromptId> = requests.iter().map(|r| r.prompt).chain(passed_over(plan)).collect();
     let pool: HashSet<PromptId> = view.pool.iter().map(|p| p.id).filter(|p| named.contains(p)).collect();
     let buffered: HashMap<PromptId, usize> = view.groups.iter().map(|g| (g.prompt, g.len())).collect();
@@ -385,7 +385,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     }
 }
 
-/// What a plan takes off offer without sampling it.
+/// Returns the prompts that a plan removes from the pool without sampling them.
 fn passed_over(plan: &Plan) -> impl Iterator<Item = PromptId> {
     plan.skip.iter().chain(&plan.defer).chain(&plan.evict).copied()
 }
@@ -478,7 +478,7 @@ fn check_holds(batch: &Batch, buffered: &HashMap<PromptId, usize>, replay: bool)
     twice(&held).map_or(Ok(()), |p| Err(Rule::HeldTwice(p)))
 }
 
-/// The first prompt that is there a second time.
+/// Returns the first prompt that occurs a second time.
 fn twice(prompts: &[PromptId]) -> Option<PromptId> {
     let mut seen = HashSet::new();
     prompts.iter().copied().find(|p| !seen.insert(*p))
@@ -507,7 +507,7 @@ fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
     Ok(())
 }
 
-/// Positions of a group of `len` are there, each once and at least one.
+/// Checks positions in a group of `len`: at least one, all in range, none twice.
 fn check_positions(verb: Verb, p: PromptId, positions: &[u32], len: usize) -> Result<(), Rule> {
     if positions.is_empty() {
         return Err(Rule::EmptyPick(verb, p));

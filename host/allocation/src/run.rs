@@ -9,132 +9,132 @@ use crate::{Columns, Geometry, TokenCosts};
 /// The constants of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Every setting that the policy described, in that order, with the value in force.
+    /// Every setting that the policy described, in that order, with its value in this run.
     pub settings: Vec<(String, Value)>,
     /// Prompts in the data set.
     pub prompts: u32,
     /// Steps planned.
     pub steps: u32,
-    /// Groups to train on in each update, as a uniform policy would.
+    /// Groups per update for a uniform policy.
     pub groups: u32,
-    /// Rollouts in each group, as a uniform policy would.
+    /// Rollouts per group for a uniform policy.
     pub rollouts: u32,
-    /// Prompts on offer in each view, while the data set lasts.
+    /// Number of prompts in each view's pool, if the data set has enough prompts.
     pub pool: u32,
-    /// The oldest age at which a rollout is still kept, in model updates.
+    /// The maximum age of a buffered rollout, in model updates. Older rollouts are discarded.
     pub max_age: u32,
-    /// Steps that may wait for their updates while the next one is sampled. 0 where sampling and learning take turns.
+    /// Steps that may await their updates during sampling. 0 means that sampling and training alternate.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub lag: u32,
-    /// How it samples and learns, where the policy's contract tells of that.
+    /// How the run samples and trains, if the policy's contract includes that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Terms>,
 }
 
 impl Run {
-    /// Names of the parts that rewards are made of, where the policy is shown them: beside each rollout after its
-    /// signals.
+    /// Returns the names of the reward components, if the policy is shown them. Their values follow the
+    /// signals of each rollout.
     pub fn parts(&self) -> &[String] {
         self.terms.as_ref().map_or(&[], |terms| &terms.parts)
     }
 
-    /// Whether the policy has what it needs in this.
+    /// Returns whether the policy named `need` and the run supports it.
     pub fn gives(&self, need: Need) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.needs.contains(&need))
     }
 
-    /// What a request may choose of how it is sampled, where the policy may choose that.
+    /// Returns the range of sampler settings that a request may choose, if the policy may choose.
     pub fn requests(&self) -> Option<SamplerRange> {
         self.terms.as_ref().filter(|_| self.gives(Need::Sampling)).and_then(|terms| terms.requests)
     }
 
-    /// The columns of the data set that the policy is shown.
+    /// Returns the data set's columns that the policy is shown.
     pub fn columns(&self) -> Columns {
         self.terms.as_ref().map_or_else(Columns::default, |terms| terms.columns.clone())
     }
 
-    /// Prompts in the data set, where the policy may request any of them.
+    /// Returns the number of prompts in the data set, if the policy may request any of them.
     pub fn any_prompt(&self) -> Option<u32> {
         self.gives(Need::AnyPrompt).then_some(self.prompts)
     }
 
-    /// The most passes that a batch may ask for.
+    /// Returns the largest number of passes that a batch may request.
     pub fn most_passes(&self) -> u32 {
         self.terms.as_ref().map_or(1, |terms| terms.update.passes)
     }
 }
 
-/// Settings of the sampler, as a request may choose them.
+/// Sampler settings that a request may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplerSettings {
-    /// What logits are divided by.
+    /// Divisor of the logits.
     pub temperature: f32,
     /// The longest answer, in tokens. At least 1.
     pub max_tokens: u32,
 }
 
-/// What may be chosen of them.
+/// The range of sampler settings that requests may choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamplerRange {
-    /// What a request may go down to.
+    /// The lowest values.
     pub least: SamplerSettings,
-    /// What a request may go up to.
+    /// The highest values.
     pub most: SamplerSettings,
 }
 
-/// How a run samples, rewards and learns.
+/// How a run samples, rewards and trains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
-    /// The temperature of sampling.
+    /// The sampling temperature.
     pub temperature: f32,
-    /// The longest answer, in tokens.
+    /// The length limit of answers, in tokens.
     pub max_tokens: u32,
-    /// What a request may choose of these two, where the policy may choose that.
+    /// The range that requests may choose temperature and length limit from, if the policy may choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<SamplerRange>,
-    /// How updates are made where a batch says nothing else.
+    /// How updates are made if a batch does not say otherwise.
     #[serde(flatten)]
     pub update: Geometry,
-    /// What a token takes.
+    /// The cost of a token.
     #[serde(default, skip_serializing_if = "TokenCosts::are_none")]
     pub costs: TokenCosts,
-    /// Names of the parts that rewards are made of, where the policy is shown them.
+    /// Names of the reward components, if the policy is shown them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
-    /// What the policy needs, and the run gives.
+    /// The policy's needs. The run supports all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Need>,
-    /// The columns of the data set that the policy is shown. Each has a line of its own in the record.
+    /// The data set's columns that the policy is shown. In the record, each is a line of its own.
     #[serde(skip)]
     pub columns: Columns,
 }
 
 impl Terms {
-    /// How rollouts are sampled where a request says nothing else.
+    /// Returns the sampler settings for requests that set none.
     pub fn sampling(&self) -> SamplerSettings {
         SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
     }
 }
 
-/// What a policy makes use of that not every run can give.
+/// A feature that a policy uses and that some runs do not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Need {
     /// Requests for prompts that are neither on offer nor buffered.
     AnyPrompt,
-    /// Rollouts that stay buffered after an update was made on them.
+    /// Rollouts that stay buffered after an update on them.
     Replay,
-    /// Requests that say how to sample.
+    /// Requests with their own sampler settings.
     Sampling,
-    /// Requests that end when enough was seen.
+    /// Requests with `until`, which may end early.
     Stopping,
-    /// Batches that say how to update.
+    /// Batches with their own update geometry.
     Updating,
-    /// The parts that rewards are made of.
+    /// The reward components of each rollout.
     Parts,
 }
 
-/// A hint that ends with how each SDK names a need, by the need's name in each.
+/// A hint followed by the code that names a need in each SDK.
 macro_rules! naming {
     ($what:literal, $name:literal, $upper:literal, $camel:literal) => {
         concat!(
@@ -156,7 +156,7 @@ macro_rules! naming {
 pub(crate) use naming;
 
 impl Need {
-    /// What a policy's author writes to name it, in the language of each SDK.
+    /// Returns the hint that shows how to name this need in each SDK's language.
     pub fn hint(self) -> &'static str {
         match self {
             Self::AnyPrompt => naming!("name the need", "any-prompt", "ANY_PROMPT", "AnyPrompt"),
@@ -183,7 +183,7 @@ impl fmt::Display for Need {
 }
 
 impl Default for Terms {
-    /// Of a run that does not say.
+    /// The terms of a run that states none.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -213,7 +213,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What kind of value this is, in words.
+    /// Returns the kind of the value, as words for an error message.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Flag(_) => "true or false",
@@ -229,7 +229,7 @@ impl fmt::Display for Value {
         match self {
             Self::Flag(v) => write!(f, "{v}"),
             Self::Integer(v) => write!(f, "{v}"),
-            // `{:?}` keeps the point of 1.0, by which a number is told from a whole number.
+            // `{:?}` prints 1.0 with its decimal point, so that it differs from the integer 1.
             Self::Number(v) => write!(f, "{v:?}"),
             Self::Text(v) => write!(f, "{v:?}"),
         }

@@ -1,13 +1,12 @@
-//! Where randomness comes from: counters hashed with the run's seed, and nothing else.
+//! Randomness: hashes of counters with the run's seed. There is no other source.
 //!
-//! No draw depends on what was drawn before it, on call order or on the shape of a batch. Two runs
-//! of one seed that sample the same prompt at the same weights get the same rollouts, whatever
-//! their policies did in between: comparisons are paired by construction, and a resumed run needs
-//! no generator's state.
+//! A draw does not depend on earlier draws, on call order or on batch shape. If two runs with the same seed
+//! sample the same prompt at the same weights, they get the same rollouts, whatever their policies did in
+//! between. So comparisons are paired by construction, and resuming a run needs no generator state.
 
 use crate::PromptId;
 
-/// What a draw is for. Part of the hash, so that no two uses share a stream.
+/// The use of a draw. It is part of the hash, so that no two uses share a stream.
 #[derive(Clone, Copy)]
 enum Use {
     Order = 1,
@@ -19,39 +18,39 @@ enum Use {
     BankRate = 7,
 }
 
-/// The seed of one rollout. `version` counts the model updates before it, `position` its prompt's
-/// rollouts at that version.
+/// Returns the seed of one rollout. `version` is the number of model updates before it; `position` is its
+/// index among the prompt's rollouts at that version.
 pub fn rollout(run: u64, prompt: PromptId, version: u32, position: u32) -> u64 {
     mix(run, Use::Rollout, &[u64::from(prompt.0), u64::from(version), u64::from(position)])
 }
 
-/// The seed that a policy sees in one call.
+/// Returns the seed shown to a policy in one call.
 pub fn policy(run: u64, step: u32, round: u32) -> u32 {
     mix(run, Use::Policy, &[u64::from(step), u64::from(round)]) as u32
 }
 
-/// The seed of a simulated world's part.
+/// Returns the seed of a part of a simulated world.
 pub fn world(run: u64, part: u64, index: u64) -> u64 {
     mix(run, Use::World, &[part, index])
 }
 
-/// The seed of the order in which a bank's rollouts of a prompt are drawn at a version.
+/// Returns the seed for the order in which a bank's rollouts of a prompt are drawn at a version.
 pub fn bank(run: u64, prompt: PromptId, version: u32) -> u64 {
     mix(run, Use::Bank, &[u64::from(prompt.0), u64::from(version)])
 }
 
-/// The seed of the pass rate that a prompt of a bank has in a run, where its rollouts are not enough.
+/// Returns the seed of a prompt's pass rate, for a bank that has too few rollouts of the prompt.
 pub fn bank_rate(run: u64, prompt: PromptId) -> u64 {
     mix(run, Use::BankRate, &[u64::from(prompt.0)])
 }
 
-/// The seed of the draws for a setting that is tuned, by its name.
+/// Returns the seed of the draws for a tuned setting, by its name.
 pub fn tuning(run: u64, key: &str) -> u64 {
     let parts: Vec<u64> = key.bytes().map(u64::from).collect();
     mix(run, Use::Tuning, &parts)
 }
 
-/// The order of an epoch: a permutation of `0..prompts`.
+/// Returns the prompt order of an epoch: a permutation of `0..prompts`.
 pub fn order(run: u64, epoch: u32, prompts: u32) -> Vec<u32> {
     Stream(mix(run, Use::Order, &[u64::from(epoch)])).order(prompts)
 }
@@ -73,24 +72,24 @@ fn finish(x: u64) -> u64 {
 pub struct Stream(u64);
 
 impl Stream {
-    /// The stream of a seed made by this module.
+    /// Returns the stream for a seed made by this module.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         let bits = finish(self.0);
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         bits
     }
 
-    /// Uniform in [0, 1), with 53 bits.
+    /// Returns a uniform number in [0, 1), with 53 random bits.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A permutation of `0..n`.
+    /// Returns a permutation of `0..n`.
     pub fn order(&mut self, n: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..n).collect();
         // Fisher–Yates, from the back.
@@ -100,7 +99,7 @@ impl Stream {
         order
     }
 
-    /// Uniform in `0..n`; `n` is at least 1.
+    /// Returns a uniform integer in `0..n`. `n` is at least 1.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }

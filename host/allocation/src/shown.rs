@@ -1,23 +1,23 @@
-//! Text of others, shown and not obeyed: what a guest, a file or a server says may hold characters that steer a
-//! terminal, or that make a line look like another one. They are written out as JSON writes them (`\u001b`), so that
-//! a line of JSON stays the same value.
+//! Escapes untrusted text for display. Text from a guest, a file or a server may contain characters that
+//! control a terminal or that disguise a line. They are escaped as in JSON (`\u001b`), so that a line of
+//! JSON keeps its value.
 //!
-//! Whoever puts foreign text into a sentence quotes it here, with a length: [`name`], [`line()`] or [`lines`]. Whoever
-//! writes to a terminal makes all of it [`safe`] once more, in case a quote was forgotten.
+//! To put untrusted text into a message, quote it with a length limit: [`name`], [`line()`] or [`lines`].
+//! Text written to a terminal is passed through [`safe`] once more, in case one quote was forgotten.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Bytes of a name that are shown.
+/// Maximum length of a displayed name, in bytes.
 pub const NAME: usize = 80;
-/// Bytes of a sentence that are shown.
+/// Maximum length of a displayed sentence, in bytes.
 pub const LINE: usize = 1 << 10;
-/// Bytes of a path that are shown.
+/// Maximum length of a displayed path, in bytes.
 const PATH: usize = 4 << 10;
 
-/// Whether a character does something to a terminal or to the text around it, and is none that one sees: controls,
-/// line separators, marks and overrides of direction, and what has no width and no use in a sentence.
+/// Returns whether a character is invisible but affects a terminal or the text around it: control
+/// characters, line separators, direction marks and overrides, and unneeded characters without width.
 pub fn steers(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -35,12 +35,12 @@ pub fn steers(c: char) -> bool {
         )
 }
 
-/// A name, or a value: all of it in one line, ends of lines written out, cut to [`NAME`] bytes.
+/// Returns a name or value on one line, with line breaks escaped, cut to [`NAME`] bytes.
 pub fn name(text: &str) -> String {
     word(text, NAME)
 }
 
-/// The same, cut to `most` bytes.
+/// Returns the same, cut to `most` bytes.
 pub fn word(text: &str, most: usize) -> String {
     shown(text, most, |c| match c {
         '\n' => Some("\\n"),
@@ -50,17 +50,17 @@ pub fn word(text: &str, most: usize) -> String {
     })
 }
 
-/// A path.
+/// Returns a path on one line.
 pub fn path(path: &Path) -> String {
     word(&path.to_string_lossy(), PATH)
 }
 
-/// Words of others in one line: a semicolon where a line ended, cut to `most` bytes.
+/// Returns untrusted text on one line, with line breaks replaced by semicolons, cut to `most` bytes.
 pub fn line(text: &str, most: usize) -> String {
     lines(text.trim(), most).replace('\n', "; ")
 }
 
-/// Words of others in their own lines, cut to `most` bytes.
+/// Returns untrusted text with its line breaks, cut to `most` bytes.
 pub fn lines(text: &str, most: usize) -> String {
     shown(text, most, |c| match c {
         '\n' => Some("\n"),
@@ -69,7 +69,7 @@ pub fn lines(text: &str, most: usize) -> String {
     })
 }
 
-/// A whole text as it may go to a terminal: ends of lines and tabs stay, nothing is cut.
+/// Returns a whole text escaped for a terminal. Keeps line breaks and tabs; cuts nothing.
 pub fn safe(text: &str) -> Cow<'_, str> {
     let kept = |c: char| c == '\n' || c == '\t' || !steers(c);
     if text.chars().all(kept) {
@@ -82,7 +82,7 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     }))
 }
 
-/// What steers is written out, but for what `own` has a form of its own for.
+/// Escapes control characters, except those for which `own` returns another form. Cuts at `most` bytes.
 fn shown(text: &str, most: usize, own: impl Fn(char) -> Option<&'static str>) -> String {
     let mut fit = String::with_capacity(text.len().min(most));
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What a policy sees before it decides.
+//! The input of a policy's decision.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{History, SamplerSettings};
 
-/// A prompt's position in the data set: the same in every run over it.
+/// A prompt's index in the data set. It is the same in every run over that data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PromptId(pub u32);
@@ -17,7 +17,7 @@ impl fmt::Display for PromptId {
     }
 }
 
-/// The step so far: all that a decision may rest on.
+/// The state of the current step: all input for one decision of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
     /// Steps finished so far in the run.
@@ -26,30 +26,30 @@ pub struct View {
     pub round: u32,
     /// Random bits, fresh for each call.
     pub seed: u32,
-    /// What is left to spend.
+    /// The budget that is left.
     pub budget: Budget,
     /// Prompts on offer, in the run's order.
     pub pool: Vec<Prompt>,
-    /// Buffered rollouts, by prompt: those held from earlier steps, then those of this step.
+    /// Rollout buffer, by prompt: rollouts held from earlier steps first, then those of this step.
     pub groups: Vec<Group>,
     /// Rollouts of this step that could not be scored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unscored: Vec<Tally>,
-    /// What is told of past visits where the policy asks for it.
+    /// Past visits of every prompt, for policies that query them.
     #[serde(skip)]
     pub history: History,
 }
 
-/// Some rollouts of one prompt, by number alone.
+/// A number of rollouts of one prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// The prompt.
     pub prompt: PromptId,
-    /// How many. At least 1.
+    /// Number of rollouts. At least 1.
     pub rollouts: u32,
 }
 
-/// What is left to spend. The largest value of a type stands for "no limit".
+/// The budget that is left. The maximum of an integer type means "no limit".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
     /// Rounds of sampling in this step.
@@ -60,8 +60,8 @@ pub struct Budget {
     pub run_rollouts: u32,
     /// Generated tokens in the run.
     pub run_tokens: u64,
-    /// Operations in the run, less those of learning from all that is buffered; none where they are not limited, or
-    /// the policy's contract does not tell of them.
+    /// Floating-point operations left in the run, minus the cost of training on all buffered rollouts.
+    /// `None` if they are not limited, or if the policy's contract does not include them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_flops: Option<f64>,
 }
@@ -71,79 +71,79 @@ pub struct Budget {
 pub struct Prompt {
     /// The prompt.
     pub id: PromptId,
-    /// Passes over the data set finished before this one.
+    /// Epochs finished before the one in which the prompt is on offer.
     pub epoch: u32,
-    /// The prompt's own length, in tokens.
+    /// The prompt's length, in tokens.
     pub tokens: u32,
-    /// Its last visit, or none before the first.
+    /// The prompt's last visit. `None` before the first visit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub past: Option<Past>,
 }
 
-/// The outcome of a prompt's last visit: a step in which it was sampled.
+/// The outcome of a prompt's last visit. A visit is a step in which the prompt was sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Past {
-    /// The step it was in.
+    /// The step of the visit.
     pub step: u32,
     /// Visits so far, this one included.
     pub visits: u32,
-    /// Rollouts sampled in it.
+    /// Rollouts sampled in this visit.
     pub rollouts: u32,
-    /// How many of them were correct.
+    /// How many of `rollouts` were correct.
     pub correct: u32,
     /// Mean reward.
     pub mean: f32,
-    /// Standard deviation of the rewards, divided by n.
+    /// Population standard deviation of the rewards (divisor n).
     pub deviation: f32,
     /// Mean length, in generated tokens.
     pub tokens: f32,
-    /// Visits in a row, ending with this one, with all rewards equal and all rollouts correct as
-    /// in this visit, or none. 0 if this visit's rewards differ.
+    /// Number of consecutive visits, ending with this one, in which all rewards were equal and the rollouts
+    /// were all correct (or all wrong), as in this visit. 0 if this visit is not of this kind.
     pub streak: u32,
-    /// Rollouts in all visits together.
+    /// Rollouts in all visits.
     pub total_rollouts: u32,
-    /// How many of those were correct.
+    /// How many of `total_rollouts` were correct.
     pub total_correct: u32,
 }
 
 impl Past {
-    /// Standard deviation of the rewards, of the sample: divided by n - 1, as in advantages. 0 of one rollout.
+    /// Returns the sample std of the rewards (divisor n - 1), as used for advantages. 0 for one rollout.
     pub fn std(&self) -> f32 {
         let n = f64::from(self.rollouts);
         if self.rollouts < 2 { 0.0 } else { (f64::from(self.deviation) * (n / (n - 1.0)).sqrt()) as f32 }
     }
 }
 
-/// The buffered rollouts for one prompt, in the order they were sampled. The lists run in parallel.
+/// The buffered rollouts of one prompt, in the order they were sampled. All lists run in parallel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// The prompt.
     pub prompt: PromptId,
-    /// The epoch in which it was on offer.
+    /// The epoch in which the prompt was on offer.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub epoch: u32,
-    /// Rewards. Finite.
+    /// Rewards. All are finite.
     pub rewards: Vec<f32>,
-    /// Whether the answer was right, whatever else the reward counts.
+    /// Whether each answer was correct, whatever else counts towards the reward.
     pub correct: Vec<bool>,
     /// Lengths, in generated tokens.
     pub tokens: Vec<u32>,
-    /// Model updates made since each rollout was sampled.
+    /// Number of model updates since each rollout was sampled.
     pub ages: Vec<u32>,
-    /// Whether the rollout met the length limit.
+    /// Whether each rollout reached the length limit.
     pub truncated: Vec<bool>,
-    /// A list for each signal that the policy asked for, in that order.
+    /// One list per signal that the policy requested, in the order of its request.
     pub signals: Vec<Vec<f32>>,
-    /// How each was sampled, where that is not as the run samples; empty where that is so of none.
+    /// Sampler settings of rollouts that differ from the run's. Empty if no rollout differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampling: Vec<Option<SamplerSettings>>,
-    /// Updates that were made on each; empty where none was made on any.
+    /// Number of updates made on each rollout. Empty if all are 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trained: Vec<u32>,
 }
 
 impl Group {
-    /// The rollout that was put into the other lists last was sampled so.
+    /// Records the sampler settings of the rollout that was pushed to the other lists last.
     pub(crate) fn sampled(&mut self, sampling: Option<SamplerSettings>) {
         if sampling.is_some() || !self.sampling.is_empty() {
             self.sampling.resize(self.len(), None);
@@ -151,22 +151,22 @@ impl Group {
         }
     }
 
-    /// Buffered rollouts.
+    /// Returns the number of buffered rollouts.
     pub fn len(&self) -> usize {
         self.rewards.len()
     }
 
-    /// Updates that were made on a rollout.
+    /// Returns the number of updates made on the rollout at `position`.
     pub fn trained(&self, position: usize) -> u32 {
         self.trained.get(position).copied().unwrap_or(0)
     }
 
-    /// Whether there are none. Such a group is never shown.
+    /// Returns whether the group has no rollouts. Policies are never shown an empty group.
     pub fn is_empty(&self) -> bool {
         self.rewards.is_empty()
     }
 
-    /// Whether all rewards are one and the same: `max == min`, never `std > 0`.
+    /// Returns whether all rewards are equal: a zero-variance group. Does not rely on a computed std.
     pub fn flat(&self) -> bool {
         self.rewards.iter().all(|r| *r == self.rewards[0])
     }

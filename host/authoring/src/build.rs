@@ -1,5 +1,5 @@
-//! From a project of a policy or a grader to a component, with the tools of its language. The tools are the author's; where
-//! one is missing, the message says which package has it.
+//! Builds a component from a policy's or grader's project, with the tools of its language. The tools must
+//! be installed; an error names the package of a missing tool.
 
 mod bench;
 mod c;
@@ -11,7 +11,7 @@ pub(crate) mod tool;
 
 use std::path::Path;
 
-use allot_error::Result;
+use allot_base::Result;
 
 use bench::Bench;
 pub use bench::Built;
@@ -19,7 +19,7 @@ pub use rust::sources_hash;
 
 use crate::language::Language;
 
-/// The component of a project's folder.
+/// Builds the component of a project's folder.
 pub fn project(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let (language, kind) = Language::of(folder)?;
     let bench = || Bench::new(folder, language, kind);

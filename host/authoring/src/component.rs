@@ -1,51 +1,50 @@
-//! From a core Wasm module, of any compiler, to a component.
+//! Makes a component of a core Wasm module of any compiler.
 
 use allot_allocation::shown;
+use allot_base::{Error, Result, panics::caught};
 use allot_component::Kind;
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 
 use crate::preview1;
 
-/// The contract that projects are built for.
+/// The contract of new projects.
 pub const CONTRACT: &str = include_str!("../../../wit/0.2/allocation.wit");
-/// The one before, which projects with an SDK of that time are built for.
+/// The previous contract, for projects whose SDK is of that version.
 pub const CONTRACT_0_1: &str = include_str!("../../../wit/0.1/allocation.wit");
 
-/// The contract that graders are built for.
+/// The contract of graders.
 pub const REWARD: &str = include_str!("../../../wit/reward/0.1/reward.wit");
 
-/// The contracts that a module can follow, by how the names of its exports begin.
+/// The contracts of a module, by the prefix of its exports' names.
 const BY_EXPORT: [(&str, Kind, &str); 3] = [
     ("rollout:allocation/allocator@0.1", Kind::Policy, CONTRACT_0_1),
     ("rollout:allocation/allocator@0.2", Kind::Policy, CONTRACT),
     ("rollout:reward/grader@0.1", Kind::Grader, REWARD),
 ];
 
-/// A component of a core module's bytes or text; a component comes back as it is.
+/// Makes a component of a core module's bytes or text. A component is returned unchanged.
 pub fn of_module(bytes: &[u8], name: &str) -> Result<Vec<u8>> {
     let text = std::str::from_utf8(bytes).is_ok_and(|t| t.contains("(module") || t.contains("(component"));
     if !bytes.starts_with(b"\0asm") && !text {
         return Err(Error::new(format!("`{name}` is neither a Wasm module nor its text")));
     }
     let module = wat::parse_bytes(bytes)
-        .map_err(|e| Error::new(format!("`{name}` is no Wasm: {}", wat_error(&e.to_string()))))?;
+        .map_err(|e| Error::new(format!("`{name}` is not Wasm: {}", wat_error(&e.to_string()))))?;
     if wasmparser::Parser::is_component(&module) {
         return Ok(module.into_owned());
     }
-    // The tools that make a component are careful with modules of compilers, and not with others.
+    // The encoder may panic on modules that no compiler produced.
     let made = caught(|| encode(module.into_owned()).map_err(|e| one_line(&format!("{e:#}"))));
     made.and_then(|made| made).map_err(|why| {
-        let error = Error::new(format!("`{name}` does not become a component: {why}"));
+        let error = Error::new(format!("could not build a component from `{name}`: {why}"));
         error.hint(
-            "a module exports what wit/0.2/allocation.wit asks for, or wit/reward/0.1/reward.wit; `allot new NAME` \
-             makes a policy that does",
+            "export the contract's interface from the module: `allot new NAME` makes a policy that does, \
+             `allot new NAME --kind grader` a grader",
         )
     })
 }
 
-/// The message of an error in Wasm text, and where it is: "message (line 3)".
+/// Returns the message of an error in Wasm text, and its position: "message (line 3)".
 fn wat_error(text: &str) -> String {
     let message = text.lines().next().unwrap_or_default().trim();
     let place = text.split("<anon>:").nth(1).and_then(|rest| rest.split(':').next());
@@ -54,8 +53,7 @@ fn wat_error(text: &str) -> String {
 
 fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     let sections: Vec<String> = custom_sections(&module);
-    // A module that no binding generator has touched carries no types; it is taken to follow the
-    // canonical ABI of the contract.
+    // A module without a binding generator's types is assumed to follow the canonical ABI of the contract.
     if !sections.iter().any(|name| name.starts_with("component-type")) {
         let mut resolve = wit_parser::Resolve::default();
         let (kind, contract) = contract(&module);
@@ -70,7 +68,7 @@ fn encode(mut module: Vec<u8>) -> anyhow::Result<Vec<u8>> {
     encoder.encode()
 }
 
-/// The contract that a module follows, by the name of an export.
+/// Returns the contract of a module, from the names of its exports.
 fn contract(module: &[u8]) -> (Kind, &'static str) {
     let payloads = wasmparser::Parser::new(0).parse_all(module).filter_map(std::result::Result::ok);
     let mut exports = Vec::new();

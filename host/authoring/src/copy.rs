@@ -1,9 +1,9 @@
-//! A project that begins as a copy of a policy that ships: its source under another name. No name of any policy is written
-//! here: the copies are those of the folders in `policies` that are crates.
+//! Starts a project as a copy of a shipped policy, under another name. The policies that can be copied are
+//! the folders in `policies` that are crates.
 
 use std::path::Path;
 
-use allot_error::{Error, Result, did_you_mean};
+use allot_base::{Error, Result, did_you_mean};
 use include_dir::{Dir, include_dir};
 use toml::{Table, Value};
 
@@ -14,14 +14,14 @@ static FRAME: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templat
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 const LICENSE: &str = include_str!("../../../LICENSE");
 
-/// Names of the policies whose sources can be copied.
+/// Returns the names of the policies that can be copied.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = SOURCES.dirs().filter_map(|policy| policy.path().to_str()).collect();
     names.sort_unstable();
     names
 }
 
-/// Starts a project of this name from the source of the policy `like`. Returns that policy's version.
+/// Starts a project with this name from the source of the policy `like`. Returns that policy's version.
 pub fn start(like: &str, name: &str, folder: &Path) -> Result<String> {
     let policy = SOURCES.get_dir(like).filter(|_| names().contains(&like));
     let source = policy.and_then(|policy| policy.get_dir(policy.path().join("src")));
@@ -52,8 +52,8 @@ pub fn start(like: &str, name: &str, folder: &Path) -> Result<String> {
     Ok(version)
 }
 
-/// The dependencies of a policy but for the SDK, as lines of its own manifest: a version that it takes from this workspace is
-/// written out.
+/// Returns a policy's dependencies without the SDK, as lines of a manifest. Versions from this workspace
+/// are written out.
 fn dependencies(manifest: &Table, like: &str) -> Result<String> {
     let shared = table(WORKSPACE, "workspace")?;
     let shared = shared.get("workspace").and_then(|workspace| workspace.get("dependencies"));
@@ -63,7 +63,7 @@ fn dependencies(manifest: &Table, like: &str) -> Result<String> {
         let inherits = wanted.get("workspace").is_some();
         let found = if inherits { shared.and_then(|all| all.get(name)) } else { Some(wanted) };
         let missing =
-            || Error::new(format!("policy `{like}`: no version is known of its dependency `{name}`"));
+            || Error::new(format!("policy `{like}`: the version of its dependency `{name}` is unknown"));
         Ok(format!("{name} = {}\n", found.ok_or_else(missing)?))
     };
     own.map(line).collect()

@@ -1,9 +1,9 @@
-//! What a draft is run with: a policy in Python that is not a component yet.
+//! The files and programs of a draft: a policy in Python that is not a component yet.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use tempfile::TempDir;
 
 use crate::build::tool;
@@ -12,7 +12,7 @@ use crate::language::Language;
 /// The file of a policy in Python.
 const SIGN: &str = "policy.py";
 
-/// What a draft is run with.
+/// The files and programs that run a draft.
 pub struct Draft {
     /// Python, 3.10 or newer.
     pub python: PathBuf,
@@ -20,19 +20,19 @@ pub struct Draft {
     pub sdk: PathBuf,
     /// The project's folder.
     pub folder: PathBuf,
-    /// The Python files of the project, but for its tests: each one's name and bytes, in the order of their names.
+    /// The project's Python files without its tests, sorted by name: names and contents.
     pub sources: Vec<(String, Vec<u8>)>,
-    /// The folder of this program's SDK. Keep it as long as the draft runs.
+    /// The folder of this program's SDK. Keep it while the draft runs.
     pub scratch: Option<TempDir>,
 }
 
-/// Whether this names a draft: a Python file, or the folder of a policy in Python.
+/// Returns whether a path is a draft: a Python file, or the folder of a policy in Python.
 pub fn is_one(source: &Path) -> bool {
     source.extension().is_some_and(|end| end == "py") || source.join(SIGN).is_file()
 }
 
 impl Draft {
-    /// The draft that a file `policy.py` or its folder is.
+    /// Returns the draft in a file `policy.py` or its folder.
     pub fn of(source: &Path) -> Result<Self> {
         let source = std::path::absolute(source).map_err(|e| Error::file("find", source, &e))?;
         let folder = match source.file_name() {
@@ -55,8 +55,8 @@ impl Draft {
             (scratch.path().to_owned(), Some(scratch))
         };
         if !sdk.join("allot_policy/draft.py").is_file() {
-            let what = format!("the SDK in `{}` does not run drafts: it is an older one", sdk.display());
-            return Err(Error::new(what).hint("delete that folder: then the SDK of this program is used"));
+            let what = format!("the SDK in `{}` is too old to run drafts", sdk.display());
+            return Err(Error::new(what).hint("delete that folder to use the SDK of this program"));
         }
         Ok(Self { python: python(&folder)?, sdk, folder, sources, scratch })
     }
@@ -80,7 +80,7 @@ fn sources(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(sources)
 }
 
-/// Python: of the project's own virtual environment, or else the one on the path.
+/// Returns the Python of the project's virtual environment, or the one on the path.
 fn python(folder: &Path) -> Result<PathBuf> {
     let own = [".venv", "venv"].map(|env| folder.join(env).join("bin/python"));
     let hint = "install Python 3.10 or newer, or build a component: `allot build FOLDER`";
@@ -90,7 +90,7 @@ fn python(folder: &Path) -> Result<PathBuf> {
         Some((python, version))
     });
     let Some((python, version)) = found else {
-        return Err(Error::new("there is no `python3`, which runs drafts").hint(hint));
+        return Err(Error::new("`python3` was not found; it runs drafts").hint(hint));
     };
     let number = version.strip_prefix("Python ").unwrap_or_default();
     let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());

@@ -1,26 +1,26 @@
-//! Fixture views: the corners that a policy should have seen before a run meets them.
+//! Fixture views: corner cases to check a policy with before it runs.
 
 use allot_allocation::seed::{self, Stream};
 use allot_allocation::{
     Budget, Column, Columns, Group, LENGTH, Past, Prompt, PromptId, Run, Tally, Terms, Value, View,
 };
 
-/// A view and what is special about it.
+/// A view and its special feature.
 pub struct Fixture {
-    /// In a few words.
+    /// The special feature, in a few words.
     pub title: String,
-    /// What it tests a policy for.
+    /// The kind of check.
     pub kind: Kind,
     /// The view.
     pub view: View,
 }
 
-/// Kinds of views, in the order in which [`in_turn`] begins with them.
+/// Kinds of views, in the order in which [`in_turn`] starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A corner case.
     Corner,
-    /// An ordinary view, made at random.
+    /// An ordinary random view.
     Random,
     /// Thousands of buffered rollouts.
     ManyRollouts,
@@ -28,31 +28,31 @@ pub enum Kind {
     ManyPrompts,
 }
 
-/// Prompts in the data set of a view. A policy may ask for facts of all of them in each call, and an interpreter
-/// takes milliseconds for each 100,000 numbers.
+/// Prompts in a view's data set. A policy may request facts of all of them in each call, and an interpreter
+/// takes milliseconds per 100,000 numbers.
 pub const PROMPTS: u32 = 2_000;
-/// Prompts in the data set of a few views, by which a policy meets one of full size.
+/// Prompts in the data set of a few views, which has a realistic size.
 pub const MANY_PROMPTS: u32 = 100_000;
-/// From so many buffered rollouts on a view is one with many.
+/// The least number of buffered rollouts of [`Kind::ManyRollouts`].
 const MANY_ROLLOUTS: usize = 2_000;
-/// One of so many random views is of a large data set.
+/// One of this many random views has a large data set.
 const LARGE_DATA_SET: u32 = 75;
 
 impl Kind {
-    /// Prompts in the data set that its views are of.
+    /// Returns the number of prompts in the data set of its views.
     pub fn prompts(self) -> u32 {
         if self == Self::ManyPrompts { MANY_PROMPTS } else { PROMPTS }
     }
 }
 
-/// The rewards of a made group.
+/// The rewards of a generated group.
 #[derive(Clone, Copy)]
 enum Rewards {
-    /// All the same.
+    /// All equal to this value.
     All(f32),
     /// 1 with this probability, else 0.
     Binary(f64),
-    /// Anything between -1 and 1.
+    /// Uniform between -1 and 1.
     Real,
 }
 
@@ -64,7 +64,7 @@ const OPEN: Budget = Budget {
     run_flops: None,
 };
 
-/// Views of every corner, and `random` random ones. `signals` lists go with each group.
+/// Returns views of all corner cases, and `random` random ones. Each group has `signals` signals.
 pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
     let mut made = Vec::new();
     let mut add = |title: &str, view: View| {
@@ -150,7 +150,7 @@ pub fn views(signals: usize, random: u32) -> Vec<Fixture> {
     made
 }
 
-/// The same views in another order: one of each kind in turn, so that a check that is cut short has tried all kinds.
+/// Returns the views with one of each kind in turn, so that a shortened check covers all kinds.
 pub fn in_turn(views: Vec<Fixture>) -> Vec<Fixture> {
     let mut tried = [0_usize; 4];
     let place = |fixture: Fixture| {
@@ -163,20 +163,20 @@ pub fn in_turn(views: Vec<Fixture>) -> Vec<Fixture> {
     placed.into_iter().map(|(_, fixture)| fixture).collect()
 }
 
-/// A view at `times` the scale of Pilot-Commit's published 4B run: a pool of 384, 128 groups, 18,432
-/// buffered rollouts.
+/// Returns a view at `times` the scale of Pilot-Commit's published 4B run: a pool of 384, 128 groups,
+/// 18,432 buffered rollouts.
 pub fn scale(times: usize, signals: usize) -> View {
     Maker { signals }.view(384 * times as u32, &vec![(144, Rewards::Binary(0.4)); 128 * times], OPEN, 1)
 }
 
-/// The run that these views are of, over a data set of so many prompts, with these columns.
+/// Returns the run of these views, with a data set of `prompts` prompts and these columns.
 pub fn run(settings: Vec<(String, Value)>, columns: &[String], prompts: u32) -> Run {
     let columns = self::columns(columns, prompts);
     let terms = (!columns.is_empty()).then(|| Terms { columns, ..Terms::default() });
     Run { settings, prompts, steps: 200, groups: 16, rollouts: 8, pool: 64, max_age: 5, lag: 0, terms }
 }
 
-/// Columns of these names for a data set of so many prompts: levels from 1 to 5, and the prompts' lengths.
+/// Returns columns with these names for `prompts` prompts: levels from 1 to 5, or the prompts' lengths.
 pub fn columns(names: &[String], prompts: u32) -> Columns {
     let mut columns = Columns::default();
     for name in names {
@@ -195,12 +195,12 @@ struct Maker {
 }
 
 impl Maker {
-    /// A pool of this many prompts (half of them visited before), and these groups.
+    /// Returns a view with a pool of `pool` prompts (half of them visited before), and these groups.
     fn view(&self, pool: u32, groups: &[(usize, Rewards)], budget: Budget, round: u32) -> View {
         let mut random = Stream::new(u64::from(pool) * 1000 + groups.len() as u64);
         let first_in_pool = groups.len() as u32;
         let offered: Vec<Prompt> = (0..pool).map(|i| prompt(first_in_pool + i, &mut random)).collect();
-        // Of the first group and, where there are more, of a prompt that has no other rollouts.
+        // Unscored rollouts of the first group and, with more groups, of a prompt without other rollouts.
         let lost = [(0, 2), (first_in_pool + pool, 1)].map(|(prompt, rollouts)| (PromptId(prompt), rollouts));
         let lost = lost.into_iter().take(groups.len()).map(|(prompt, rollouts)| Tally { prompt, rollouts });
         let unscored = lost.collect();

@@ -1,10 +1,10 @@
-//! The languages that a project of a policy or a grader can be in: what such a project looks like, and what it is
-//! started from. It is not known of a component, and not needed.
+//! The languages of policies' and graders' projects: how a project is recognized, and its template. A
+//! component's language is unknown, and not needed.
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 use clap::ValueEnum;
 use include_dir::{Dir, DirEntry, include_dir};
 
@@ -42,11 +42,11 @@ static C_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/c")
 static GO_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/go");
 
 impl Language {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Self; 5] = [Rust, Python, Js, C, Go];
 
-    /// The file by which a project is known to be in it. Those of Rust and Go are the same for each kind: what is built
-    /// tells which it is.
+    /// Returns the file that identifies a project's language. For Rust and Go it is the same for each kind;
+    /// the built component has the kind.
     pub fn sign(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Rust, _) => "Cargo.toml",
@@ -60,7 +60,7 @@ impl Language {
         }
     }
 
-    /// The language of a project's folder, and what it is a project of, where its files tell.
+    /// Returns the language of a project's folder, and its kind as far as its files show it.
     pub fn of(folder: &Path) -> Result<(Self, Kind)> {
         let all = Kind::ALL.into_iter().flat_map(|kind| Self::ALL.map(|language| (language, kind)));
         let mut found: Vec<(Self, Kind)> = Vec::new();
@@ -82,9 +82,10 @@ impl Language {
             [] => {
                 let sign = |kind| move |language: Self| format!("`{}`", language.sign(kind));
                 let signs = |kind| Self::ALL.map(sign(kind)).join(", ");
-                let what = format!("`{}` is no project of a policy or a grader", folder.display());
+                let what = format!("`{}` is not a project of a policy or a grader", folder.display());
                 let hint = format!(
-                    "a policy's has one of {}; a grader's one of {}; `allot new NAME --lang LANGUAGE` starts one",
+                    "run `allot new NAME --lang LANGUAGE` to start one; a policy has one of {}, a grader one \
+                     of {}",
                     signs(Kind::Policy),
                     signs(Kind::Grader)
                 );
@@ -93,7 +94,7 @@ impl Language {
         }
     }
 
-    /// Starts a project of this name.
+    /// Starts a project with this name.
     pub fn start(self, kind: Kind, name: &str, folder: &Path) -> Result<()> {
         let template = match (kind, self) {
             (Kind::Policy, Rust) => &RUST,
@@ -111,7 +112,7 @@ impl Language {
         self.sdk(&folder.join("sdk"))
     }
 
-    /// What policies and graders are written over, into a folder.
+    /// Writes the SDK for policies and graders into a folder.
     pub fn sdk(self, folder: &Path) -> Result<()> {
         let sdk = match self {
             Rust => &RUST_SDK,
@@ -131,14 +132,14 @@ fn plural(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes an embedded folder to the disk, with each of these words replaced by the other.
+/// Writes an embedded folder to disk, with each first word of `words` replaced by the second.
 pub(crate) fn write(dir: &Dir<'_>, words: &[(&str, &str)], to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).map_err(|e| Error::file("make", to, &e))?;
     for entry in dir.entries() {
         let called = entry.path().file_name().unwrap_or_default();
         let path = to.join(called);
         match entry {
-            // What an interpreter left where this program was built.
+            // Left by an interpreter where this program was built.
             DirEntry::Dir(_) if called == "__pycache__" || called == ".pytest_cache" => {}
             DirEntry::Dir(inner) => write(inner, words, &path)?,
             DirEntry::File(file) => {

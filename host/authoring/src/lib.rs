@@ -1,10 +1,10 @@
-//! From a policy's project to a component, and views to try it on.
+//! Builds components from policies' projects, and provides views to try them on.
 //!
-//! [`language`] knows what a project in each language looks like and what one is started from; [`copy`] starts one from a
-//! policy that ships; [`draft`] is what a policy in Python runs with before it is built; [`build`] calls a language's tools,
-//! which are the author's; [`component`] makes a component of a core module; [`fixtures`] has the views
-//! that a policy should have seen before a run meets them, and [`questions`] the answers that a grader should. Nothing of an
-//! author is run here: that is the sandbox's.
+//! [`language`] describes the projects of each language and their templates. [`copy`] starts a project from
+//! a shipped policy. [`draft`] finds what runs a policy in Python before it is built. [`build`] calls a
+//! language's tools, which the author installs. [`component`] makes a component of a core module.
+//! [`fixtures`] has views to check a policy with, and [`questions`] answers to check a grader with.
+//! Policies do not run in this crate, but in the sandbox.
 //!
 //! ```
 //! use allot_authoring::fixtures;

@@ -1,17 +1,17 @@
-//! WASI preview 1, which the toolchains of C and Go build for, in terms of the few things that a
-//! quiet room lets a guest do.
+//! WASI preview 1, the target of the C and Go toolchains, implemented with the few functions that
+//! restricted WASI has.
 //!
-//! The adapter that wasmtime ships allocates in the guest before Go's runtime is up, and takes a
-//! page that Go's heap then grows over. Ours, `preview1.wat`, allocates nothing; it leaves a
-//! component that prints with three imports of WASI, and one that doesn't with none.
+//! wasmtime's own adapter allocates in the guest before Go's runtime is up, and uses a page that Go's heap
+//! then grows over. This one, `preview1.wat`, allocates nothing. A component that prints keeps three
+//! imports of WASI; one that does not print keeps none.
 
 use wit_component::{StringEncoding, embed_component_metadata};
 
-/// The module that an import of preview 1 names.
+/// The module name of preview 1 imports.
 pub const NAME: &str = "wasi_snapshot_preview1";
 
-/// What the adapter asks of a host: as little of WASI as printing takes, at its lowest version,
-/// which every later one serves.
+/// The adapter's own imports: only what printing needs, in WASI's lowest version, which every later version
+/// provides.
 const WORLD: &str = "
 package allot:preview1;
 
@@ -48,7 +48,7 @@ package wasi:io@0.2.0 {
 }
 ";
 
-/// The adapter, for `ComponentEncoder::adapter` under [`NAME`].
+/// Returns the adapter, for `ComponentEncoder::adapter` under [`NAME`].
 pub fn adapter() -> anyhow::Result<Vec<u8>> {
     let mut module = wat::parse_str(include_str!("preview1.wat"))?;
     let mut resolve = wit_parser::Resolve::default();
@@ -63,7 +63,7 @@ pub fn adapter() -> anyhow::Result<Vec<u8>> {
 mod tests {
     use wit_component::ComponentEncoder;
 
-    /// A component of a module with these functions of preview 1.
+    /// Returns a component of a module with these functions of preview 1.
     fn component(imports: &str) -> Vec<u8> {
         let module = format!("(module {imports} (memory (export \"memory\") 1))");
         let mut module = wat::parse_str(module).unwrap();

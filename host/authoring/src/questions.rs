@@ -1,18 +1,18 @@
-//! Questions to try a grader on: what answers look like, what models make of them, and what people do to a judge.
+//! Questions to check a grader with: usual answers, outputs typical of models, and attempts to fool it.
 
-/// An answer to be judged, and what is special about it.
+/// An answer to grade, and its special feature.
 pub struct Made {
-    /// In a few words.
+    /// The special feature, in a few words.
     pub title: String,
     /// The problem.
     pub prompt: &'static str,
-    /// What counts as right.
+    /// The accepted answers.
     pub gold: Vec<String>,
     /// The answer.
     pub answer: String,
 }
 
-/// Gold answers, and the problems that they are of.
+/// Gold answers, with their problems.
 const GOLDS: [(&str, &str, &[&str]); 9] = [
     ("a number", "2+2=", &["4"]),
     ("a fraction", "What is 1/4 - 3/4?", &["-1/2"]),
@@ -27,7 +27,7 @@ const GOLDS: [(&str, &str, &[&str]); 9] = [
 /// Bytes of a long answer.
 const LONG: usize = 100_000;
 
-/// All of them.
+/// Returns all questions.
 pub fn all() -> Vec<Made> {
     GOLDS.into_iter().flat_map(|(what, prompt, gold)| of(what, prompt, gold)).collect()
 }

@@ -3,48 +3,48 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_component::sha256;
-use allot_error::{Error, Result};
 
 use crate::reading::{Asked, Row, read};
 
-/// Rollouts by prompt.
+/// A bank: rollouts grouped by prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bank {
-    /// The prompts, in the order in which a run counts them.
+    /// The prompts, in the order of their ids in a run.
     pub prompts: Vec<Prompt>,
-    /// The sha256 of the file that it was opened from.
+    /// SHA-256 of the file that the bank was read from, if it was read from one.
     pub sha256: Option<String>,
 }
 
-/// A prompt, with all its rollouts. There is one at the least.
+/// A prompt with all its rollouts; there is at least one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
-    /// What it is called where it comes from, or a hash of its text.
+    /// Name of the prompt in its source, or a hash of its text.
     pub name: String,
-    /// Its own length in tokens, where that is known.
+    /// Length of the prompt in tokens, if known.
     pub tokens: Option<u32>,
     /// Its rollouts, in the order in which they were read.
     pub rollouts: Vec<Rollout>,
 }
 
-/// A rollout, as it was sampled and judged.
+/// A rollout, as sampled and graded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rollout {
     /// The model's version.
     pub version: u32,
     /// The reward. It is finite.
     pub reward: f32,
-    /// Whether it was right.
+    /// Whether the answer was right.
     pub correct: bool,
-    /// Its length in tokens, where that is known.
+    /// Its length in tokens, if known.
     pub tokens: Option<u32>,
     /// Whether it met the length limit.
     pub truncated: bool,
 }
 
 impl Bank {
-    /// Rows by prompt: in the order that they tell, or else in which prompts first come.
+    /// Groups rows by prompt, sorted by `order`. Prompts without an order follow as they first appear.
     pub fn of(rows: Vec<Row>) -> Self {
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut prompts: Vec<(Option<u64>, Prompt)> = Vec::new();
@@ -65,30 +65,30 @@ impl Bank {
                 truncated: row.truncated,
             });
         }
-        // Those without an order stay as they came, behind the others.
+        // Prompts without an order keep their order of appearance, after the others.
         prompts.sort_by_key(|(order, _)| order.unwrap_or(u64::MAX));
         Self { prompts: prompts.into_iter().map(|(_, prompt)| prompt).collect(), sha256: None }
     }
 
-    /// The bank in a file.
+    /// Reads the bank in a file.
     pub fn open(path: &Path) -> Result<Self> {
         let (rows, _) = read(&[path.to_owned()], &Asked::default())?;
         let bytes = std::fs::read(path).map_err(|e| Error::file("read", path, &e))?;
         Ok(Self { sha256: Some(sha256(bytes)), ..Self::of(rows) })
     }
 
-    /// How many rollouts it has.
+    /// Number of rollouts.
     pub fn rollouts(&self) -> usize {
         self.prompts.iter().map(|prompt| prompt.rollouts.len()).sum()
     }
 
-    /// The longest rollout, in tokens; one where no length is known.
+    /// Length of the longest rollout in tokens; 1 if no length is known.
     pub fn longest(&self) -> u32 {
         let tokens = self.all().filter_map(|rollout| rollout.tokens);
         tokens.max().unwrap_or(1).max(1)
     }
 
-    /// Whether every rollout tells its length.
+    /// Whether the length of every rollout is known.
     pub fn knows_lengths(&self) -> bool {
         self.all().all(|rollout| rollout.tokens.is_some())
     }
@@ -100,7 +100,7 @@ impl Bank {
 }
 
 impl Prompt {
-    /// How many of its rollouts were right.
+    /// Number of its rollouts that were right.
     pub fn right(&self) -> usize {
         self.rollouts.iter().filter(|rollout| rollout.correct).count()
     }

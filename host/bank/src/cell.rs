@@ -1,14 +1,14 @@
-//! A cell of a row: what a bank reads in it.
+//! Parsing of the cells of a row.
 
 use allot_component::sha256;
 use serde_json::{Map, Value};
 
-/// The longest name that stands as it is, in bytes. Longer ones, questions most of all, are told by a hash.
+/// Longest prompt name kept as it is, in bytes. Longer names, usually whole questions, are hashed.
 const NAME: usize = 40;
 
-/// The cell of a column, whose name reaches into structs with dots.
+/// Returns the cell of a column, unless it is null. Dots in the name reach into structs.
 pub(super) fn cell<'r>(row: &'r Map<String, Value>, column: &str) -> Option<&'r Value> {
-    // A name may have dots of its own.
+    // The name itself may contain dots.
     if let Some(value) = row.get(column) {
         return Some(value).filter(|value| !value.is_null());
     }
@@ -16,7 +16,7 @@ pub(super) fn cell<'r>(row: &'r Map<String, Value>, column: &str) -> Option<&'r 
     cell(row.get(first)?.as_object()?, rest)
 }
 
-/// A finite number; also true and false, and a number that is written as text.
+/// Parses a finite number. `true` and `false` are 1 and 0, and text may hold a number.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -27,14 +27,14 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     .filter(|number: &f64| number.is_finite())
 }
 
-/// A whole number that fits a length or a version.
+/// Parses a whole number from 0 to `u32::MAX`.
 pub(super) fn whole(value: &Value) -> Option<u32> {
     let number = number(value)?;
     (number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u32)
 }
 
-/// Whether a rollout was right: true or false, a number from `right` on, or a word for either. `C`, `I`, `P` and `N` are
-/// inspect's correct, incorrect, partly correct and no answer.
+/// Parses whether a rollout was right: true or false, a number (right from `right` on), or a word. `C`,
+/// `I`, `P` and `N` are inspect's correct, incorrect, partially correct and no answer.
 pub(super) fn verdict(value: &Value, right: f64) -> Option<bool> {
     if let Some(number) = number(value) {
         return Some(number >= right);
@@ -46,7 +46,7 @@ pub(super) fn verdict(value: &Value, right: f64) -> Option<bool> {
     }
 }
 
-/// What a prompt is called: a short name or a number as it is, and anything else by a hash of it.
+/// Returns the name of a prompt: a short text or a number as it is, anything else as a hash.
 pub(super) fn name(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -58,7 +58,7 @@ pub(super) fn name(value: &Value) -> Option<String> {
     }
 }
 
-/// Characters of an answer: text, or the texts of the messages of a chat.
+/// Counts the characters of an answer: of a text, or of the messages of a chat.
 pub(super) fn characters(value: &Value) -> usize {
     match value {
         Value::String(text) => text.chars().count(),
@@ -68,7 +68,7 @@ pub(super) fn characters(value: &Value) -> usize {
     }
 }
 
-/// As many letters of a hash as no two of a billion texts share.
+/// Returns the first 128 bits of a SHA-256 in hex: enough to tell a billion texts apart.
 fn hashed(text: &str) -> String {
     sha256(text)[..32].to_owned()
 }

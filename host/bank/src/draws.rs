@@ -1,13 +1,13 @@
-//! A run's draws from a bank: an engine whose rollouts were sampled before, and which does not learn.
+//! An engine that draws rollouts from a bank, where they were sampled before. It does not learn.
 //!
-//! - The rollouts of a prompt at one version are drawn without replacement, in an order that run seed, prompt and version
-//!   give. At another version, all of them are there again: what a draw is depends on no earlier one, so arms are paired,
-//!   and a run that goes on draws the same. [`Tally::again`] says how many of a run's draws it had seen before.
-//! - Past the last one, the prompt has a pass rate, drawn once for a run from what its rollouts leave of the fitted
-//!   distribution. A rollout is right by that rate; its reward and its length are those of one of the prompt's right
-//!   or wrong rollouts, or of the whole bank's where the prompt has none.
-//! - An update counts a version up and changes nothing else.
-//! - A rollout whose length is not known has one token.
+//! - A prompt's rollouts at one version are drawn without replacement, in an order given by run seed,
+//!   prompt and version. Another version can draw all of them again. A draw depends on no earlier one, so
+//!   arms are paired and a resumed run draws the same. [`Tally::again`] counts repeated draws.
+//! - After the last one, the prompt has a pass rate, drawn once per run from its posterior. A rollout is
+//!   right with that rate. It takes reward and length from one of the prompt's right or wrong rollouts, or
+//!   the bank's.
+//! - An update increments the version and changes nothing else.
+//! - A rollout of unknown length has one token.
 
 use std::collections::BTreeSet;
 
@@ -18,73 +18,73 @@ use allot_engine::{
 
 use crate::{Bank, Fit, Prompt, Rollout};
 
-/// A rollout as it was drawn.
+/// A drawn rollout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
     /// Its reward.
     pub reward: f32,
     /// Whether it was right.
     pub correct: bool,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// Where a rollout comes from.
+/// Origin of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It is this one of the prompt's.
+    /// The prompt's rollout with this index in the bank.
     Bank(u32),
-    /// The bank had no more of the prompt.
+    /// The fitted model, because the bank had no more rollouts of the prompt.
     Model,
 }
 
-/// What a run has drawn and learned from.
+/// Counts of a run's draws and updates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Rollouts of the bank, each time that one was drawn.
+    /// Draws of the bank's rollouts; a rollout drawn twice counts twice.
     pub bank: u64,
-    /// Of those, rollouts that the run had drawn at an earlier version.
+    /// Of those, draws of rollouts that the run had already drawn at an earlier version.
     pub again: u64,
-    /// Rollouts of the fitted model.
+    /// Draws from the fitted model.
     pub model: u64,
-    /// Groups with an advantage, each in each update.
+    /// Groups with a nonzero advantage, counted once in each update.
     pub groups: u64,
-    /// Prompts with an advantage in some update.
+    /// Prompts with a nonzero advantage in at least one update.
     pub taught: BTreeSet<PromptId>,
-    /// Prompts that were sampled at several versions.
+    /// Prompts that were sampled at more than one version.
     pub revisited: BTreeSet<PromptId>,
-    /// Whether a batch said how to update.
+    /// Whether any update came with its own geometry.
     pub steered: bool,
 }
 
-/// What a run knows of a prompt.
+/// A run's draws of one prompt.
 #[derive(Clone, Debug, Default)]
 struct Visits {
-    /// The version that it was sampled at last.
+    /// The version at which it was last sampled.
     version: Option<u32>,
     rollouts: u32,
     right: u32,
-    /// Which of its rollouts were drawn.
+    /// Whether each of its rollouts was drawn.
     drawn: Vec<bool>,
 }
 
-/// The engine.
+/// An engine that draws from a bank.
 #[derive(Clone, Debug)]
 pub struct Draws {
     bank: Bank,
     fit: Fit,
-    /// All rollouts that are wrong, and all that are right: for prompts that have none.
+    /// All wrong and all right rollouts of the bank, for prompts that have none.
     pools: [Vec<Rollout>; 2],
     run_seed: u64,
     version: u32,
     visits: Vec<Visits>,
     tally: Tally,
-    /// Since it was told of last.
+    /// Compute since the last call of `computed`.
     computed: Compute,
 }
 
 impl Draws {
-    /// An engine at the start of a run. There is a prompt at the least.
+    /// Returns an engine at the start of a run. The bank needs at least one prompt.
     pub fn new(bank: Bank, run_seed: u64) -> Self {
         let pool = |right: bool| bank.all().filter(|r| r.correct == right).copied().collect();
         Self {
@@ -104,29 +104,29 @@ impl Draws {
         &self.bank
     }
 
-    /// How pass rates are spread.
+    /// The fitted distribution of pass rates.
     pub fn fit(&self) -> Fit {
         self.fit
     }
 
-    /// What was drawn so far, and learned from.
+    /// Counts of draws and updates so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// A prompt's pass rate, as its rollouts and the others' let expect it.
+    /// Returns the posterior mean of a prompt's pass rate, given its rollouts and the fit.
     pub fn pass_rate(&self, prompt: PromptId) -> f64 {
         self.posterior(self.of(prompt)).mean()
     }
 
-    /// The mean of that over all prompts: what stands for an accuracy, in a run that learns nothing.
+    /// Returns the mean of `pass_rate` over all prompts, in place of an accuracy: the run learns nothing.
     pub fn accuracy(&self) -> f64 {
         let rates = self.bank.prompts.iter().map(|prompt| self.posterior(prompt).mean());
         rates.sum::<f64>() / self.bank.prompts.len() as f64
     }
 
-    /// How far the shares of right answers that the run has seen lie from those pass rates, as a root mean square over
-    /// the prompts that it sampled; none where it sampled nothing.
+    /// Returns the root mean square difference between the observed shares of right answers and those pass
+    /// rates, over the sampled prompts; `None` if no prompt was sampled.
     pub fn error(&self) -> Option<f64> {
         let seen = (0..).zip(&self.visits).filter(|(_, visits)| visits.rollouts > 0);
         let off = |(i, visits): (u32, &Visits)| {
@@ -137,7 +137,7 @@ impl Draws {
         (n > 0).then(|| (sum / n as f64).sqrt())
     }
 
-    /// Prompts that the run has sampled.
+    /// Number of prompts sampled so far.
     pub fn sampled_prompts(&self) -> usize {
         self.visits.iter().filter(|visits| visits.rollouts > 0).count()
     }
@@ -150,12 +150,12 @@ impl Draws {
         self.fit.seen(prompt.rollouts.len(), prompt.right())
     }
 
-    /// The rollout of a prompt at this version and position.
+    /// Returns the rollout of a prompt at the current version and this position.
     pub fn draw(&self, prompt: PromptId, position: u32) -> Sample<Drawn> {
         self.drawn(prompt, position, &self.order(prompt))
     }
 
-    /// The order in which the prompt's rollouts come at this version.
+    /// Returns the order of the prompt's rollouts at the current version.
     fn order(&self, prompt: PromptId) -> Vec<u32> {
         let stream = seed::bank(self.run_seed, prompt, self.version);
         seed::Stream::new(stream).order(self.of(prompt).rollouts.len() as u32)
@@ -173,17 +173,17 @@ impl Draws {
             answer: Drawn { reward: rollout.reward, correct: rollout.correct, origin },
             tokens: rollout.tokens.unwrap_or(1),
             truncated: rollout.truncated,
-            // It is not known for these weights, and nothing here is trained with it.
+            // The log-probability under these weights is unknown, and this engine does not train with it.
             log_prob: 0.0,
             signals: Vec::new(),
             sampling: None,
         }
     }
 
-    /// A rollout that the bank does not have.
+    /// Returns a rollout from the fitted model.
     fn modelled(&self, prompt: PromptId, position: u32) -> Rollout {
         let of = self.of(prompt);
-        // One pass rate for all rollouts of the prompt in a run: they are as alike as those of one prompt are.
+        // A run draws one pass rate per prompt, so that the prompt's rollouts correlate like real ones.
         let rate = self.posterior(of).draw(&mut seed::Stream::new(seed::bank_rate(self.run_seed, prompt)));
         let mut stream = seed::Stream::new(seed::rollout(self.run_seed, prompt, self.version, position));
         let right = stream.unit() < rate;
@@ -194,7 +194,7 @@ impl Draws {
             (0, all) => Some(&pool[stream.below(all)]),
             (n, _) => Some(own[stream.below(n)]),
         };
-        // Of a bank without a right or without a wrong rollout, its reward is what the coin-flip world has.
+        // If the bank has no right (or no wrong) rollout, the reward is 1 or 0, as in the coin-flip world.
         let plain = Rollout {
             version: 0,
             reward: f32::from(right),
@@ -205,7 +205,7 @@ impl Draws {
         like.copied().unwrap_or(plain)
     }
 
-    /// Counts a rollout that a run was given.
+    /// Counts a rollout returned to the run.
     fn count(&mut self, sample: &Sample<Drawn>) {
         let visits = &mut self.visits[sample.prompt.0 as usize];
         if visits.version.is_some_and(|before| before != self.version) {
@@ -342,7 +342,7 @@ mod tests {
         }
         let (share, expected) = (f64::from(right) / f64::from(all), draws(0).pass_rate(PromptId(0)));
         assert!((share - expected).abs() < 0.03, "{share} {expected}");
-        // A prompt that was always right is wrong now and then, as long as wrong answers are there.
+        // A prompt that was always right is sometimes wrong, if the bank has wrong answers.
         let wrong =
             (0..400).map(|seed| draws(seed).draw(PromptId(1), 9)).find(|sample| !sample.answer.correct);
         assert!(wrong.is_none_or(|sample| (13..18).contains(&sample.tokens) || sample.tokens >= 50));

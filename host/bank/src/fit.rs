@@ -1,8 +1,8 @@
-//! How the pass rates of a bank's prompts are spread: a beta distribution, fitted to how many of each prompt's rollouts
-//! were right, and what a prompt's own rollouts leave of it.
+//! The distribution of the pass rates of a bank's prompts: a beta distribution, fitted to the number of
+//! right rollouts of each prompt, and its posterior given one prompt's rollouts.
 //!
-//! The right ones of a prompt's n are beta-binomial (Skellam 1948). Its two parameters have the highest likelihood; no
-//! prior of our own goes in.
+//! The number of right rollouts among a prompt's n is beta-binomial (Skellam 1948). The two parameters are
+//! maximum-likelihood estimates, without a prior.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use crate::Bank;
 /// A beta distribution of pass rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// Counts like so many right rollouts.
+    /// First parameter, a pseudo-count of right rollouts.
     pub right: f64,
-    /// Counts like so many wrong ones.
+    /// Second parameter, a pseudo-count of wrong rollouts.
     pub wrong: f64,
 }
 
-/// Where a search ends: pass rates of a millionth, and prompts that are as good as alike.
+/// Bounds of the search: a mean pass rate of about 1e-6, and prompts that are almost alike.
 const FARTHEST: [f64; 2] = [14.0, 10.0];
 
 impl Fit {
-    /// The fit of a bank's prompts.
+    /// Fits the pass rates of a bank's prompts.
     pub fn of(bank: &Bank) -> Self {
-        // Prompts of equal counts have equal likelihoods.
+        // Prompts with equal counts have equal likelihoods.
         let mut counts: BTreeMap<(usize, usize), f64> = BTreeMap::new();
         for prompt in &bank.prompts {
             *counts.entry((prompt.rollouts.len(), prompt.right())).or_default() += 1.0;
@@ -39,7 +39,7 @@ impl Fit {
             };
             counts.iter().map(one).sum::<f64>()
         };
-        // Along one coordinate after the other, with steps that halve: there is one maximum, and no derivative is needed.
+        // Coordinate search with halving steps: there is one maximum, and no derivative is needed.
         let (mut point, mut step) = ([0.0, 0.0], 2.0);
         let mut best = likelihood(point);
         while step > 1e-4 {
@@ -61,24 +61,24 @@ impl Fit {
         Self::at(point)
     }
 
-    /// By the logit of the mean and the logarithm of how many rollouts it counts like.
+    /// From the logit of the mean and the logarithm of the weight in rollouts.
     fn at([logit, weight]: [f64; 2]) -> Self {
         let (mean, weight) = (1.0 / (1.0 + libm::exp(-logit)), libm::exp(weight));
         Self { right: mean * weight, wrong: (1.0 - mean) * weight }
     }
 
-    /// What so many rollouts of a prompt, some of them right, leave of it.
+    /// Returns the posterior after `rollouts` rollouts of a prompt, of which `right` were right.
     pub fn seen(self, rollouts: usize, right: usize) -> Self {
         Self { right: self.right + right as f64, wrong: self.wrong + (rollouts - right) as f64 }
     }
 
-    /// Its mean.
+    /// Mean of the distribution.
     pub fn mean(self) -> f64 {
         self.right / (self.right + self.wrong)
     }
 
-    /// A pass rate drawn from it: of two gamma variables, the first one's share (Marsaglia and Tsang 2000). In logarithms,
-    /// because with a parameter near 0 both may be too small for a number.
+    /// Draws a pass rate: the first of two gamma variables, divided by their sum (Marsaglia and Tsang
+    /// 2000). Computed in logarithms, because small parameters can make both variables underflow.
     pub fn draw(self, stream: &mut Stream) -> f64 {
         let (right, wrong) = (log_gamma_draw(self.right, stream), log_gamma_draw(self.wrong, stream));
         1.0 / (1.0 + libm::exp(wrong - right))
@@ -89,9 +89,9 @@ fn log_beta(a: f64, b: f64) -> f64 {
     libm::lgamma(a) + libm::lgamma(b) - libm::lgamma(a + b)
 }
 
-/// The logarithm of a gamma variable of this shape.
+/// Draws a gamma variable of this shape and returns its logarithm.
 fn log_gamma_draw(shape: f64, stream: &mut Stream) -> f64 {
-    // A shape of less than 1 is one of 1 more, times a power of a uniform number.
+    // A gamma variable of this shape is one of shape + 1, times U^(1/shape) for a uniform U.
     let d = shape + 1.0 - 1.0 / 3.0;
     let c = 1.0 / libm::sqrt(9.0 * d);
     let rest = libm::log(1.0 - stream.unit()) / shape;
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::Row;
 
-    /// A bank of prompts with pass rates of a distribution, and so many rollouts each.
+    /// A bank of prompts with pass rates drawn from a distribution, each with this many rollouts.
     fn bank(spread: Fit, prompts: u64, rollouts: usize) -> Bank {
         let rows = (0..prompts).flat_map(|prompt| {
             let mut stream = Stream::new(prompt.wrapping_mul(0x9E37_79B9_7F4A_7C15));

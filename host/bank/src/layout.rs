@@ -1,23 +1,23 @@
-//! Which column of a file means what: layouts that are known by the columns they have, and what was typed on top.
+//! Meaning of a file's columns: known layouts, recognized by their columns, and columns given by the user.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result, listed};
+use allot_base::{Error, Result, listed};
 
-/// What a bank reads of a rollout.
+/// A value that a bank reads from a rollout's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
-    /// What its prompt is called, or asks.
+    /// Name or text of the prompt.
     Prompt,
-    /// Where the prompt stands in its data set.
+    /// Position of the prompt in its data set.
     Order,
     /// The prompt's length, in tokens.
     PromptTokens,
     /// The reward.
     Reward,
-    /// Whether it was right.
+    /// Whether the answer was right.
     Correct,
     /// Its length, in tokens.
     Tokens,
@@ -27,13 +27,13 @@ pub enum Field {
     Version,
     /// The answer.
     Text,
-    /// What it was sampled for. Rollouts of an evaluation beside a run are of other prompts.
+    /// Purpose of the rollout. Rollouts of an evaluation are skipped: their prompts are not trained on.
     Purpose,
-    /// How the answer was read, where a file has each rollout once for each way. The first way counts.
+    /// Answer filter, in files that list each rollout once per filter. Only the first filter counts.
     Filter,
 }
 
-/// Fields that `--column` takes, by name.
+/// Fields accepted by `--column`, by name.
 const TYPED: [(&str, Field); 8] = [
     ("prompt", Field::Prompt),
     ("reward", Field::Reward),
@@ -46,34 +46,34 @@ const TYPED: [(&str, Field); 8] = [
 ];
 
 impl Field {
-    /// The field that `--column` calls so.
+    /// Returns the field with this `--column` name.
     pub fn of(name: &str) -> Option<Self> {
         TYPED.iter().find(|(typed, _)| *typed == name).map(|(_, field)| *field)
     }
 
-    /// What `--column` calls them.
+    /// Names of the fields that `--column` accepts.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         TYPED.iter().map(|(name, _)| *name)
     }
 
-    /// What it is called where something is wrong with it.
+    /// Returns the field's name for error messages.
     pub(super) fn name(self) -> &'static str {
         TYPED.iter().find(|(_, field)| *field == self).map_or("a column of its own", |(name, _)| name)
     }
 }
 
-/// A layout of files.
+/// A layout of files, as one tool writes them.
 struct Layout {
     name: &'static str,
-    /// The columns that it is known by.
+    /// Columns by which the layout is recognized.
     marks: &'static [&'static str],
-    /// Its columns, by what they mean. Of several the first that is there counts.
+    /// Candidate columns of each field; the first one present counts.
     fields: &'static [(Field, &'static [&'static str])],
-    /// Columns beside those that are no reward, in a layout whose rewards are called as their functions are.
+    /// Other columns that are not rewards, in a layout that names reward columns after reward functions.
     beside: Option<&'static [&'static str]>,
 }
 
-/// The layouts that are known, the narrow ones first.
+/// The known layouts, most specific first; the last one always matches.
 const LAYOUTS: [Layout; 6] = [
     Layout {
         // A bank, a run's `rollouts/part-*.parquet`, and a report's `rollouts.parquet`.
@@ -93,8 +93,8 @@ const LAYOUTS: [Layout; 6] = [
         beside: None,
     },
     Layout {
-        // `trainer.rollout_data_dir`: `_dump_generations` of verl/trainer/ppo/ray_trainer.py. `acc` is what its reward
-        // managers add.
+        // `trainer.rollout_data_dir`: `_dump_generations` of verl/trainer/ppo/ray_trainer.py. Its reward
+        // managers add `acc`.
         name: "verl",
         marks: &["input", "output", "score"],
         fields: &[
@@ -107,14 +107,14 @@ const LAYOUTS: [Layout; 6] = [
         beside: None,
     },
     Layout {
-        // `log_completions`: `OUTPUT_DIR/completions/completions_*.parquet`. Rewards before weights.
+        // `log_completions`: `OUTPUT_DIR/completions/completions_*.parquet`. Rewards are not weighted yet.
         name: "TRL",
         marks: &["prompt", "completion", "advantage"],
         fields: &[(Field::Prompt, &["prompt"]), (Field::Version, &["step"]), (Field::Text, &["completion"])],
         beside: Some(&["images"]),
     },
     Layout {
-        // `lm-eval run --log_samples`. A document has a line for each filter.
+        // `lm-eval run --log_samples`. A document has one line per filter.
         name: "lm-eval",
         marks: &["doc_id", "resps", "filtered_resps"],
         fields: &[
@@ -126,7 +126,7 @@ const LAYOUTS: [Layout; 6] = [
         beside: None,
     },
     Layout {
-        // What NeMo Gym's `ng_collect_rollouts` writes.
+        // Files written by NeMo Gym's `ng_collect_rollouts`.
         name: "NeMo Gym",
         marks: &["responses_create_params.input", "reward"],
         fields: &[
@@ -170,23 +170,23 @@ const LAYOUTS: [Layout; 6] = [
     },
 ];
 
-/// The columns of a file, by what they mean. Several are added up.
+/// The columns of a file by field. Several reward columns are added up.
 #[derive(Debug)]
 pub(super) struct Columns {
-    /// What the layout is called.
+    /// Name of the layout.
     pub(super) layout: &'static str,
     of: BTreeMap<Field, Vec<String>>,
 }
 
 impl Columns {
-    /// The columns of a file that has these. `typed` goes before what a layout says; `others` have to be there, too.
+    /// Finds the columns of a file. `typed` overrides the layout; the columns `others` must exist, too.
     pub(super) fn find<'a>(
         path: &Path,
         there: &[String],
         typed: &'a BTreeMap<Field, Vec<String>>,
         others: impl IntoIterator<Item = &'a String>,
     ) -> Result<Self> {
-        // A name also stands for what is in it, where it is a struct.
+        // A name also matches the fields inside a struct of that name.
         let has = |name: &str| {
             there.iter().any(|column| {
                 column == name || column.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
@@ -206,7 +206,7 @@ impl Columns {
                 of.entry(*field).or_insert_with(|| vec![(*name).to_owned()]);
             }
         }
-        // What a prompt is called and where it stands go together.
+        // A layout's order column belongs to its prompt column.
         if typed.contains_key(&Field::Prompt) {
             of.remove(&Field::Order);
         }
@@ -214,7 +214,7 @@ impl Columns {
         columns.with_rewards(layout, path, there)
     }
 
-    /// Takes the one column that is left for the reward, in a layout that has them so, and looks whether all is there.
+    /// Uses the only column left as the reward, if `beside` is set. Fails if a field is missing.
     fn with_rewards(mut self, layout: &Layout, path: &Path, there: &[String]) -> Result<Self> {
         let file = shown::path(path);
         let rewarded = self.has(Field::Reward) || self.has(Field::Correct);
@@ -232,7 +232,7 @@ impl Columns {
                     format!("`{file}`, as {} writes it, could have its reward in any of {all}", layout.name);
                 let plus = left.iter().map(|name| name.as_str()).collect::<Vec<_>>().join("+");
                 return Err(Error::new(what).hint(format!(
-                    "say which with --column reward=NAME, or add them up with --column reward={plus}"
+                    "choose one with --column reward=NAME, or add them up with --column reward={plus}"
                 )));
             };
             self.of.insert(Field::Reward, vec![one.clone()]);
@@ -246,30 +246,30 @@ impl Columns {
             ),
         ] {
             if !fields.iter().any(|field| self.has(*field)) {
-                let error = Error::new(format!("`{file}` has no column that is known as {what}"));
-                return Err(error.hint(format!("{}; say --column {option}", columns_are(there))));
+                let error = Error::new(format!("`{file}` has no column recognized as {what}"));
+                return Err(error.hint(format!("{}; name one with --column {option}", columns_are(there))));
             }
         }
         Ok(self)
     }
 
-    /// Whether there is a column of this meaning.
+    /// Whether the file has a column for this field.
     pub(super) fn has(&self, field: Field) -> bool {
         self.of.contains_key(&field)
     }
 
-    /// The columns of this meaning.
+    /// The columns of this field.
     pub(super) fn of(&self, field: Field) -> &[String] {
         self.of.get(&field).map_or(&[], Vec::as_slice)
     }
 
-    /// All columns.
+    /// Names of all columns.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.of.values().flatten()
     }
 }
 
-/// Columns of a hint.
+/// Maximum number of columns listed in a hint.
 const LISTED: usize = 20;
 
 fn columns_are(there: &[String]) -> String {
@@ -317,12 +317,12 @@ mod tests {
         };
         assert_eq!(
             told("prompt completion advantage right short step", &[]),
-            "`x.jsonl`, as TRL writes it, could have its reward in any of `right`, `short` | say which with --column \
+            "`x.jsonl`, as TRL writes it, could have its reward in any of `right`, `short` | choose one with --column \
              reward=NAME, or add them up with --column reward=right+short"
         );
         assert_eq!(
             told("a b", &[]),
-            "`x.jsonl` has no column that is known as a prompt | its columns are `a`, `b`; say --column prompt=NAME"
+            "`x.jsonl` has no column recognized as a prompt | its columns are `a`, `b`; name one with --column prompt=NAME"
         );
         assert_eq!(
             told("id b", &[(Field::Reward, "c")]),

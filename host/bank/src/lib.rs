@@ -1,8 +1,8 @@
-//! A bank: rollouts by prompt that were sampled before, by a run of ours, another trainer or an evaluation. Read from
-//! files by [`read`], fitted by [`Fit`], and drawn from by [`Draws`], an engine that does not learn: so a policy's
-//! allocation can be tried without a model.
+//! A bank: rollouts by prompt that were sampled before, by an allot run, another trainer or an evaluation.
+//! [`read`] reads it from files and [`Fit`] fits its pass rates. [`Draws`] is an engine that draws from it
+//! and does not learn, so that a policy's allocation can be tried without a model.
 //!
-//! It knows no policies, no configs and no records.
+//! This crate does not depend on policies, configs or records.
 //!
 //! ```
 //! use allot_allocation::PromptId;

@@ -1,40 +1,40 @@
-//! What there is in a bank, in numbers.
+//! Summary statistics of a bank.
 
 use std::ops::RangeInclusive;
 
 use crate::{Bank, Fit, Prompt, Rollout};
 
-/// The numbers of a bank.
+/// Summary statistics of a bank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Prompts.
+    /// Number of prompts.
     pub prompts: usize,
-    /// Rollouts of all prompts.
+    /// Number of rollouts of all prompts.
     pub rollouts: usize,
-    /// Rollouts of a prompt: the fewest, the median, the most.
+    /// Rollouts per prompt: minimum, median, maximum.
     pub each: [usize; 3],
     /// The mean of the prompts' pass rates.
     pub pass_rate: f64,
-    /// The share of the prompts that were never right.
+    /// Share of prompts that were never right.
     pub never: f64,
-    /// The share of the prompts that were always right.
+    /// Share of prompts that were always right.
     pub always: f64,
-    /// How pass rates are spread, as fitted.
+    /// The fitted distribution of pass rates.
     pub fit: Fit,
     /// The first and the last version.
     pub versions: RangeInclusive<u32>,
-    /// Median lengths of right and of wrong rollouts, in tokens, where they are known.
+    /// Median lengths of right and of wrong rollouts, in tokens, if known.
     pub lengths: [Option<u32>; 2],
-    /// Rollouts whose length is not known.
+    /// Number of rollouts of unknown length.
     pub no_length: usize,
-    /// Prompts whose own length is not known.
+    /// Number of prompts of unknown length.
     pub no_prompt_length: usize,
-    /// Whether rewards say more than whether an answer was right.
+    /// Whether rewards differ among right or among wrong rollouts.
     pub graded: bool,
 }
 
 impl Profile {
-    /// Of a bank with a prompt at the least.
+    /// Computes the statistics of a bank with at least one prompt.
     pub fn of(bank: &Bank) -> Self {
         let mut each: Vec<usize> = bank.prompts.iter().map(|prompt| prompt.rollouts.len()).collect();
         each.sort_unstable();
@@ -49,7 +49,7 @@ impl Profile {
             lengths.get(lengths.len() / 2).copied()
         };
         let rates = bank.prompts.iter().map(Prompt::pass_rate);
-        // Of each kind one reward, and no other: then rewards are verdicts.
+        // Whether rewards differ among the right (or wrong) rollouts.
         let kind = |right: bool| {
             let mut own = bank.all().filter(|rollout| rollout.correct == right).map(|rollout| rollout.reward);
             own.next().is_some_and(|first| own.any(|reward| reward != first))

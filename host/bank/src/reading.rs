@@ -1,50 +1,50 @@
-//! From files to rows: what each rollout was worth, and which rollouts are left out, and why.
+//! Reads files into rows: the reward of each rollout, and the rows that are left out, with reasons.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::dataset::{DataError, Fault, Place, Rows};
 use serde_json::{Map, Value};
 
 use crate::cell::{cell, characters, name, number, verdict, whole};
 use crate::layout::{Columns, Field};
 
-/// A rollout, with its prompt.
+/// A rollout with its prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// What its prompt is called. Rows of one name are of one prompt, whatever files they are in.
+    /// Name of its prompt. Rows with the same name have the same prompt, even in different files.
     pub key: String,
-    /// Where the prompt stands in its data set, where that is known.
+    /// Position of the prompt in its data set, if known.
     pub order: Option<u64>,
-    /// The prompt's length in tokens, where that is known.
+    /// The prompt's length in tokens, if known.
     pub prompt_tokens: Option<u32>,
-    /// The model's version, where that is known.
+    /// The model's version, if known.
     pub version: Option<u32>,
     /// The reward. It is finite.
     pub reward: f32,
-    /// Whether it was right.
+    /// Whether the answer was right.
     pub correct: bool,
-    /// Its length in tokens, where that is known.
+    /// Its length in tokens, if known.
     pub tokens: Option<u32>,
     /// Whether it met the length limit.
     pub truncated: bool,
 }
 
-/// How files are read.
+/// Options for reading files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// Columns by what they mean, before what a layout says. Rewards of several are added up.
+    /// Columns by field, which override the layout. Several reward columns are added up.
     pub columns: BTreeMap<Field, Vec<String>>,
-    /// Only rows with this text in this column.
+    /// Keeps only rows with this text in this column.
     pub only: Vec<(String, String)>,
-    /// A rollout is right from this reward on, where its file does not say whether it was.
+    /// Smallest reward, or number in the `correct` column, that counts as right.
     pub right: f64,
-    /// Only rollouts of these versions.
+    /// Keeps only rollouts of these versions.
     pub versions: Option<RangeInclusive<u32>>,
-    /// How many characters of an answer are a token, where its file does not say how long it was.
+    /// Characters per token, to estimate the lengths of answers that the file does not give.
     pub characters_per_token: Option<f64>,
 }
 
@@ -60,39 +60,39 @@ impl Default for Asked {
     }
 }
 
-/// Why a row of a file is no rollout of the bank.
+/// Reason why a row is left out of the bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
-    /// It was not asked for.
+    /// `--where` does not match.
     Only,
-    /// It is of another version.
+    /// The version was not asked for.
     Version,
-    /// It was sampled to evaluate, on prompts that are not trained on.
+    /// It belongs to an evaluation, on prompts that are not trained on.
     Evaluation,
-    /// It is one rollout read in another way.
+    /// It repeats a rollout under another answer filter.
     Filter,
-    /// It has no reward, and nothing says whether it was right.
+    /// It has no reward, and no column says whether it was right.
     Unscored,
 }
 
-/// What was found in files.
+/// Statistics of the files that were read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
-    /// Each file's layout.
+    /// Layout of each file.
     pub layouts: Vec<&'static str>,
-    /// Rows read.
+    /// Number of rows read.
     pub rows: u64,
-    /// Rows left out.
+    /// Number of rows left out, by reason.
     pub left: BTreeMap<Left, u64>,
-    /// Rows whose reward said whether they were right.
+    /// Rows graded right or wrong by their reward.
     pub by_reward: u64,
-    /// Rows whose length was told by their characters.
+    /// Rows whose length was estimated from their characters.
     pub by_characters: u64,
     /// Rows without a version.
     pub no_version: u64,
 }
 
-/// The rollouts in files, in their order.
+/// Reads the rollouts in files, in file order. Fails if there is none.
 pub fn read(files: &[PathBuf], asked: &Asked) -> Result<(Vec<Row>, Told)> {
     let mut reading = Reading { asked, rows: Vec::new(), told: Told::default() };
     for file in files {
@@ -102,8 +102,8 @@ pub fn read(files: &[PathBuf], asked: &Asked) -> Result<(Vec<Row>, Told)> {
     if rows.is_empty() {
         let of = files.first().map(|file| shown::path(file)).unwrap_or_default();
         let error = Error::new(match files.len() {
-            1 => format!("`{of}` has no rollout for a bank"),
-            n => format!("none of {n} files has a rollout for a bank, from `{of}` on"),
+            1 => format!("`{of}` has no usable rollouts"),
+            n => format!("none of {n} files, `{of}` first, has usable rollouts"),
         });
         return Err(match told.left.iter().max_by_key(|(_, rows)| **rows) {
             Some((left, rows)) => {
@@ -116,7 +116,7 @@ pub fn read(files: &[PathBuf], asked: &Asked) -> Result<(Vec<Row>, Told)> {
 }
 
 impl Left {
-    /// What such rows are.
+    /// Returns a description of the rows left out, for messages.
     pub fn words(self) -> &'static str {
         match self {
             Self::Only => "not what --where asks for",
@@ -128,7 +128,7 @@ impl Left {
     }
 }
 
-/// Files as they are read.
+/// State while reading files.
 struct Reading<'a> {
     asked: &'a Asked,
     rows: Vec<Row>,
@@ -142,7 +142,7 @@ impl Reading<'_> {
         let mut needed: Vec<String> = columns.names().cloned().collect();
         needed.extend(self.asked.only.iter().map(|(column, _)| column.clone()));
         if self.asked.characters_per_token.is_none() {
-            // Answers are most of a file.
+            // Answers make up most of a file, so they are read only if lengths are estimated from them.
             needed.retain(|name| !columns.of(Field::Text).contains(name));
         }
         let (mut filter, mut wrong) = (None, None);
@@ -182,7 +182,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A row's rollout, or why it is none.
+    /// Returns a row's rollout, or why the row is left out.
     fn rollout(
         &mut self,
         columns: &Columns,
@@ -201,9 +201,8 @@ impl Reading<'_> {
         }
         let wrong = |field: Field, value: &Value, rule: &str| {
             let found: String = value.to_string().chars().take(60).collect();
-            let what = format!("{place}: `{}` is {}; it is {rule}", field.name(), shown::word(&found, 80));
-            Error::new(what)
-                .hint(format!("it was read in column `{}`", shown::name(&columns.of(field).join("+"))))
+            let what = format!("{place}: `{}` is {}; expected {rule}", field.name(), shown::word(&found, 80));
+            Error::new(what).hint(format!("check column `{}`", shown::name(&columns.of(field).join("+"))))
         };
         let counted = |field: Field| match first(field) {
             None => Ok(None),
@@ -222,11 +221,9 @@ impl Reading<'_> {
             return Ok(Err(Left::Filter));
         }
         let Some(key) = first(Field::Prompt).and_then(name) else {
-            let what = format!("{place}: `prompt` is empty; it is the prompt's name or its text");
-            return Err(Error::new(what).hint(format!(
-                "it was read in column `{}`",
-                shown::name(&columns.of(Field::Prompt).join("+"))
-            )));
+            let what = format!("{place}: `prompt` is empty; expected the prompt's name or its text");
+            return Err(Error::new(what)
+                .hint(format!("check column `{}`", shown::name(&columns.of(Field::Prompt).join("+")))));
         };
         let mut sum = None;
         for column in columns.of(Field::Reward) {
@@ -241,7 +238,7 @@ impl Reading<'_> {
                 verdict(value, asked.right).ok_or_else(|| wrong(Field::Correct, value, rule))
             })
             .transpose()?;
-        // Null rewards are how a run of ours says that a rollout could not be judged, whatever `correct` says.
+        // A run's own table has a null reward for an unscorable rollout, whatever `correct` says.
         let scored =
             if columns.has(Field::Reward) { sum } else { said.map(|right| f64::from(u8::from(right))) };
         let Some(reward) = scored.filter(|reward| (*reward as f32).is_finite()) else {
@@ -267,7 +264,7 @@ impl Reading<'_> {
     }
 }
 
-/// A cell as `--where` has it.
+/// Returns a cell's text for comparison with `--where`.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -278,8 +275,8 @@ fn text(value: &Value) -> Option<String> {
 
 fn told(error: DataError) -> Error {
     let hint = match error {
-        // That of a data set names a key of a config.
-        DataError::UnknownFormat(_) => Some("name files that end in .parquet, .jsonl, .json, .csv, .tsv or .arrow, or in .gz or .zst after it".to_owned()),
+        // The data set's own hint names a config key, which does not apply here.
+        DataError::UnknownFormat(_) => Some("use files whose names end in .parquet, .jsonl, .json, .csv, .tsv or .arrow, or in .gz or .zst after it".to_owned()),
         _ => error.hint(),
     };
     Error::new(error.to_string()).hints(hint)

@@ -20,13 +20,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use allot_allocation::seed::{self, Stream};
+use allot_base::Result;
 use allot_engine::core::{Core, PassOptions, Request, Sequence, TokenStatistics};
 use allot_engine::cpu::{MachineLimits, Setup};
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{OptimizerConfig, Sampling, Stops};
-use allot_error::Result;
 use allot_report::statistics::percentile;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::Serialize;

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use allot_base::{Error, Result};
 use allot_engine::model::Precision;
-use allot_error::{Error, Result};
 use serde_json::{Value, json};
 
 const SCRIPT: &str = include_str!("../../../benches/peers/peer.py");
@@ -32,9 +32,7 @@ impl Peer {
             .spawn()
             .map_err(|e| {
                 let error = Error::new(format!("could not run `{}`: {e}", python.display()));
-                error.hint(
-                    "benches/peers/install FOLDER makes an environment; its Python is FOLDER/bin/python",
-                )
+                error.hint("name a Python that has torch and transformers: pip install torch transformers")
             })?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::new("the peer has no pipes"));

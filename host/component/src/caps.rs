@@ -1,15 +1,15 @@
-//! What one call of a policy may use.
+//! Limits on one call of a policy.
 
 use std::time::Duration;
 
-/// What one call of a policy may use. Set for a slow interpreter, generous for all others.
+/// Limits on one call of a policy. The defaults suit a slow interpreter and are generous for anything else.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Caps {
-    /// Wasm instructions. Decides before the clock does, so that a stop repeats.
+    /// Wasm instructions. This limit takes effect before the time limit, so that a stop is reproducible.
     pub fuel: u64,
-    /// Time on the clock.
+    /// Wall-clock time.
     pub time: Duration,
-    /// Bytes of memory.
+    /// Memory, in bytes.
     pub memory: usize,
 }
 

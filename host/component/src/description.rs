@@ -1,34 +1,34 @@
-//! What a policy says of itself before it is asked anything.
+//! A policy's description of itself.
 
 use allot_allocation::{Need, Value};
 use serde::Deserialize;
 
-/// What a policy says of itself.
+/// A policy's description of itself, read before its first call.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Description {
-    /// Short and lower-case.
+    /// The name: short and in lower case.
     pub name: String,
     /// The policy's own version.
     pub version: String,
-    /// One line for people.
+    /// One line of text for users.
     pub summary: String,
-    /// Every setting a run may give.
+    /// All settings of the policy.
     pub settings: Vec<Setting>,
-    /// Signals to show beside each rollout.
+    /// Signals that the policy requests for each rollout.
     pub signals: Vec<String>,
-    /// Columns of the data set to answer from.
+    /// Columns of the data set that the policy requests.
     pub columns: Vec<String>,
-    /// What else it makes use of.
+    /// Other features that the policy needs.
     pub needs: Vec<Need>,
 }
 
 /// A setting of a policy. Its default also fixes its type.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Setting {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The value in force where a run gives none.
+    /// The value used if a run sets none.
     pub default: Value,
-    /// One line for people.
+    /// One line of text for users.
     pub summary: String,
 }

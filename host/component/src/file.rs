@@ -1,44 +1,44 @@
-//! A component as a file: how large it may be, and its hash.
+//! Component files: size limit and hash.
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use crate::Kind;
 
-/// The largest file that is taken for a policy, in bytes. A Python component has 18 MB.
+/// The largest component file, in bytes. For comparison, a Python component has 18 MB.
 pub const LARGEST: u64 = 128 << 20;
 
-/// More bytes than anyone means to load.
+/// A file larger than [`LARGEST`]. Holds its size, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the file has {0} bytes; a policy has {LARGEST} at most")]
+#[error("the file has {0} bytes; expected at most {LARGEST}")]
 pub struct TooLarge(pub u64);
 
 impl TooLarge {
-    /// Whether so many bytes are too many.
+    /// Fails if `bytes` exceeds [`LARGEST`].
     pub fn check(bytes: u64) -> std::result::Result<(), Self> {
         if bytes > LARGEST { Err(Self(bytes)) } else { Ok(()) }
     }
 }
 
-/// The bytes of a component's file, for what it is taken to be.
+/// Reads a component's file. `kind` is used in error messages.
 ///
 /// # Errors
 ///
-/// What is not there, is no file, or is too large.
+/// The file does not exist, is not a regular file, or is too large.
 pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
     let about = std::fs::metadata(path).map_err(|e| Error::file("read", path, &e))?;
     let refused =
         |why: String| Error::new(format!("could not load {} `{}`: {why}", kind.noun(), path.display()));
     if !about.is_file() {
-        return Err(refused("it is no file".to_owned()));
+        return Err(refused("it is not a file".to_owned()));
     }
     TooLarge::check(about.len()).map_err(|error| refused(error.to_string()))?;
     std::fs::read(path).map_err(|e| Error::file("read", path, &e))
 }
 
-/// The sha256 of bytes, in hexadecimal.
+/// Returns the sha256 of bytes, in hexadecimal.
 pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         use std::fmt::Write as _;

@@ -1,20 +1,20 @@
-//! What a component is for.
+//! Kinds of components.
 
-/// What a component is for.
+/// The kind of a component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// It allocates rollouts: `wit/0.2/allocation.wit`.
+    /// A policy, which allocates rollouts: `wit/0.2/allocation.wit`.
     #[default]
     Policy,
-    /// It judges answers: `wit/reward/0.1/reward.wit`.
+    /// A grader, which grades answers: `wit/reward/0.1/reward.wit`.
     Grader,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 2] = [Self::Policy, Self::Grader];
 
-    /// In a word.
+    /// Returns the kind's noun.
     pub fn noun(self) -> &'static str {
         match self {
             Self::Policy => "policy",
@@ -22,7 +22,7 @@ impl Kind {
         }
     }
 
-    /// The contract's package, without its version.
+    /// Returns the contract's package, without its version.
     pub fn package(self) -> &'static str {
         match self {
             Self::Policy => "rollout:allocation",
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// The interface of that package that a component exports.
+    /// Returns the interface of the package that a component exports.
     pub fn interface(self) -> &'static str {
         match self {
             Self::Policy => "allocator",
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// The interfaces of that package that it may import.
+    /// Returns the interfaces of the package that a component may import.
     pub fn imports(self) -> &'static [&'static str] {
         match self {
             Self::Policy => &["facts", "log", "types"],
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The contract's world.
+    /// Returns the contract's world.
     pub fn world(self) -> &'static str {
         match self {
             Self::Policy => "policy",

@@ -1,7 +1,7 @@
-//! A policy's component without the engine that runs it: what a policy says of itself, what a call may use, a
-//! component's hash and size, and the components that ship.
+//! Policy components without the engine that runs them: a policy's description, the limits of a call, a
+//! component's hash and size, and the built-in components.
 //!
-//! Configs and registries need this much and no more, so that neither builds a Wasm engine.
+//! Configs and registries depend on this crate alone, so that they do not build a Wasm engine.
 //!
 //! ```
 //! use allot_component::{Caps, sha256, shipped};

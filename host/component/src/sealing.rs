@@ -1,9 +1,9 @@
-//! Memory that Linux would not seal for a moment.
+//! Retries for a transient failure of Linux to seal memory.
 
 use std::time::Duration;
 
-/// Tries again while this fails because Linux moves the very pages that an image of memory is made of: the first instance of a
-/// component makes one. `words` are those of an error.
+/// Retries `attempt` while it fails because Linux is moving pages of the memory image, which the first
+/// instance of a component creates. `words` returns the text of an error.
 pub fn sealed<T, E>(words: impl Fn(&E) -> String, attempt: impl Fn() -> Result<T, E>) -> Result<T, E> {
     for _ in 0..20 {
         match attempt() {

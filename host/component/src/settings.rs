@@ -1,15 +1,15 @@
-//! From what a run gives to the settings in force.
+//! Computes a component's settings from the values that a run gives.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use allot_allocation::Value;
-use allot_error::{Error, Result, did_you_mean};
+use allot_base::{Error, Result, did_you_mean};
 
 use crate::Setting;
 
-/// Every setting that a component described, with the value given in TOML or else the default. A setting that it does
-/// not have, or a value of another type, is an error. `owner` is what has them: "policy `uniform`".
+/// Returns every setting that a component described, with the value given in TOML or else the default.
+/// Unknown settings and values of a wrong type are errors. `owner` names the component: "policy `uniform`".
 pub fn settings(
     owner: &str,
     described: &[Setting],
@@ -18,7 +18,7 @@ pub fn settings(
     in_force(owner, described, given, fit)
 }
 
-/// The same of values in any form; `fit` gives one as a setting of the default's type, if it is of that type.
+/// Does the same for values of any type. `fit` converts a value to the type of the default, if possible.
 pub fn in_force<V: Display>(
     owner: &str,
     described: &[Setting],
@@ -40,7 +40,7 @@ pub fn in_force<V: Display>(
     described.iter().map(|s| Ok((s.name.clone(), value(s)?))).collect()
 }
 
-/// A TOML value as a setting of the default's type. A whole number serves as a number.
+/// Converts a TOML value to the type of the default. An integer is accepted for a number.
 fn fit(given: &toml::Value, default: &Value) -> Option<Value> {
     match (default, given) {
         (Value::Flag(_), toml::Value::Boolean(v)) => Some(Value::Flag(*v)),

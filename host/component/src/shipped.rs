@@ -1,10 +1,10 @@
-//! The components that ship: whatever lies in `policies/prebuilt`. No name of any policy is written here.
+//! The built-in components: all files in `policies/prebuilt`. This module names no policy.
 
 use include_dir::{Dir, include_dir};
 
 static PREBUILT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/prebuilt");
 
-/// Names of the policies that ship.
+/// Returns the names of the built-in policies, sorted.
 pub fn names() -> Vec<&'static str> {
     let files = PREBUILT.files().map(include_dir::File::path);
     let mut names: Vec<&str> = files
@@ -15,17 +15,17 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// The smallest component that ships: of the simplest policy, where any will do.
+/// Returns the smallest built-in component, for uses where any policy will do.
 pub fn simplest() -> Option<&'static str> {
     names().into_iter().min_by_key(|name| component(name).map_or(usize::MAX, <[u8]>::len))
 }
 
-/// The component of a policy that ships.
+/// Returns the component of a built-in policy.
 pub fn component(name: &str) -> Option<&'static [u8]> {
     PREBUILT.get_file(format!("{name}.wasm")).map(include_dir::File::contents)
 }
 
-/// What is written beside them: what they were built from, and with what. JSON.
+/// Returns the manifest of the built-in components, which names their sources and build tools. JSON.
 pub fn manifest() -> Option<&'static [u8]> {
     PREBUILT.get_file("manifest.json").map(include_dir::File::contents)
 }

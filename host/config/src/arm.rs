@@ -1,19 +1,19 @@
 //! An arm of a comparison, and the seeds of its runs.
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 /// An arm of a comparison: a run's config without its seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// Its name.
+    /// The arm's name.
     pub shown: String,
-    /// Its name as a folder's name.
+    /// The arm's name as the name of a folder.
     pub name: String,
     /// The config.
     pub config: Table,
-    /// The ranges that are tuned for it alone.
+    /// Ranges that are tuned for this arm alone.
     pub ranges: Table,
 }
 
@@ -22,7 +22,7 @@ impl Arm {
     pub fn with_seed(&self, seed: u64) -> Table {
         let mut config = self.config.clone();
         if let Some(Value::Table(run)) = config.get_mut("run") {
-            // TOML's whole numbers are signed: no config has a seed past their end.
+            // TOML integers are signed, so a larger seed cannot come from a config.
             run.insert("seed".to_owned(), Value::Integer(i64::try_from(seed).unwrap_or(i64::MAX)));
         }
         config
@@ -44,7 +44,7 @@ impl Arm {
     }
 }
 
-/// Merges one table into another, section by section.
+/// Merges `over` into `under`, section by section.
 pub(crate) fn merge(under: &mut Table, over: &Table) {
     for (key, value) in over {
         match (under.get_mut(key), value) {
@@ -54,20 +54,20 @@ pub(crate) fn merge(under: &mut Table, over: &Table) {
     }
 }
 
-/// The number of seeds, or a list of seeds.
+/// A number of seeds, or a list of seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number of seeds, or a list of them")]
 pub enum Seeds {
-    /// This many, counted from the run's own.
+    /// This number of seeds, counted from the run's own.
     Count(u32),
     /// These seeds.
     List(Vec<u64>),
 }
 
 impl Seeds {
-    /// As a config has them.
+    /// Returns the TOML value of the seeds.
     pub fn value(&self) -> Value {
-        // TOML's whole numbers are signed; `check` refuses what is past their end.
+        // TOML integers are signed; `check` refuses larger seeds.
         let whole = |seed: &u64| Value::Integer(i64::try_from(*seed).unwrap_or(i64::MAX));
         match self {
             Self::Count(n) => Value::Integer(i64::from(*n)),
@@ -75,23 +75,25 @@ impl Seeds {
         }
     }
 
-    /// Checks that there is at least one and at most a plausible number. `key` is their key in the config.
+    /// Checks that there is at least one seed and not too many. `key` is the seeds' key in the config.
     pub(crate) fn check(&self, name: &str, key: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` {what}")));
         match self {
-            Self::Count(0) => return wrong("is 0; it is at least 1".to_owned()),
-            Self::Count(n) if *n > MOST_SEEDS => return wrong(format!("is {n}; it is at most {MOST_SEEDS}")),
+            Self::Count(0) => return wrong("is 0; expected at least 1".to_owned()),
+            Self::Count(n) if *n > MOST_SEEDS => {
+                return wrong(format!("is {n}; expected at most {MOST_SEEDS}"));
+            }
             Self::Count(_) => {}
             Self::List(list) if list.is_empty() => {
-                return wrong("is empty; it has at least one seed".to_owned());
+                return wrong("is empty; expected at least one seed".to_owned());
             }
             Self::List(list) if list.len() > MOST_SEEDS as usize => {
-                return wrong(format!("has {} seeds; it has at most {MOST_SEEDS}", list.len()));
+                return wrong(format!("has {} seeds; expected at most {MOST_SEEDS}", list.len()));
             }
             Self::List(list) => {
                 let twice = list.iter().enumerate().find(|(i, seed)| list[..*i].contains(seed));
                 if let Some(seed) = list.iter().find(|seed| i64::try_from(**seed).is_err()) {
-                    return wrong(format!("has {seed}; a seed is less than 2^63 here"));
+                    return wrong(format!("has {seed}; expected seeds below 2^63"));
                 }
                 if let Some((_, seed)) = twice {
                     return wrong(format!("has {seed} twice"));
@@ -107,7 +109,7 @@ impl std::str::FromStr for Seeds {
 
     /// Parses `20`, a number of seeds, or `3,5,8`, a list.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let wrong = |_| "it is how many, as in 20, or which, as in 3,5,8".to_owned();
+        let wrong = |_| "expected a number of seeds, as in 20, or a list, as in 3,5,8".to_owned();
         if !text.contains(',') {
             return text.trim().parse().map(Self::Count).map_err(wrong);
         }
@@ -116,7 +118,7 @@ impl std::str::FromStr for Seeds {
     }
 }
 
-/// The most seeds: more are likely a typing error.
+/// Maximum number of seeds. More are probably a typing error.
 const MOST_SEEDS: u32 = 10_000;
 
 #[cfg(test)]

@@ -1,34 +1,34 @@
-//! A config that begins as another: `base = "other.toml"`, a file beside it or a config that ships.
+//! Configs based on others: `base = "other.toml"` names a file relative to this one, or a built-in config.
 
 #![expect(clippy::result_large_err, reason = "a config has one fault, and is read once")]
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::node::{Location, Node, Value};
 use crate::shipped::Shipped;
 use crate::tree::{Source, Tree, lay};
 use crate::typed::Fault;
 
-/// The key that names a config's base.
+/// The key that names a config's bases.
 const KEY: &str = "base";
-/// The most files that a config is made of. One that is named twice counts twice: it is read again.
+/// Maximum number of files in a config. A file named twice is read twice and counts twice.
 const MOST: usize = 64;
 
-/// Where a config comes from.
+/// The origin of a config.
 enum Origin {
     Shipped(&'static str),
     File(PathBuf),
 }
 
-/// Reads a config file, or one that ships by its name, with what was typed on top of it, each as KEY=VALUE. A config with a
-/// `base` lies over it: tables key by key, and all else in the place of what the base has. Of a list of bases, each lies over
-/// those before it. A base may have bases itself.
+/// Reads a config file or a built-in config, and applies the overrides, each KEY=VALUE. A config with a
+/// `base` is merged over it: tables are merged by key, other values are replaced. With a list of bases,
+/// each is merged over the earlier ones. Bases may have bases.
 ///
 /// # Errors
 ///
-/// A file cannot be read, is not TOML, or is its own base; an option is not KEY=VALUE.
+/// A file cannot be read, is not TOML, or is its own base; or an override is not KEY=VALUE.
 pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
     let origin = match Shipped::meant(path)? {
         Some(config) => Origin::Shipped(config.name),
@@ -39,7 +39,7 @@ pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
     tree.of(root)
 }
 
-/// Reads a config and what it lies over. `within` are the configs whose bases are being read.
+/// Reads a config and its bases, and merges them. `within` has the configs whose bases are being read.
 fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -> Result<Node> {
     let mut own = tree.read(origin.source()?)?;
     let bases = bases_of(&mut own).map_err(|fault| tree.told(&fault))?;
@@ -49,14 +49,14 @@ fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -
         let told = |tree: &Tree, what: String| tree.told(&Fault::new(what, Some(place)));
         let next = origin.base(&base).map_err(|e| {
             told(tree, format!("the base `{base}` cannot be used: {}", e.what))
-                .hint("name a file by its path from this one, or a config that ships")
+                .hint("give a path relative to this file, or the name of a shipped config")
         })?;
         if within.contains(&next.whole()) {
             return Err(told(tree, format!("`{base}` is a base of itself")));
         }
         if tree.files_read() == MOST {
             let what = format!("`{base}` would be file {} of this config; {MOST} are allowed", MOST + 1);
-            return Err(told(tree, what).hint("name each base once, and let it be the base of fewer files"));
+            return Err(told(tree, what).hint("name each base once, in fewer files"));
         }
         layers.push(over_its_bases(tree, &next, within)?);
     }
@@ -69,7 +69,7 @@ fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -
     Ok(laid.expect("the config itself is a layer"))
 }
 
-/// Takes the names of its bases out of a config.
+/// Removes the `base` key from a config and returns the names in it.
 fn bases_of(node: &mut Node) -> std::result::Result<Vec<(String, Location)>, Fault> {
     let Value::Table(entries) = &mut node.value else { return Ok(Vec::new()) };
     let Some(at) = entries.iter().position(|(key, _)| key.name == KEY) else { return Ok(Vec::new()) };
@@ -81,7 +81,7 @@ fn bases_of(node: &mut Node) -> std::result::Result<Vec<(String, Location)>, Fau
     let text = |Node { value, place }| match value {
         Value::Text(base) => Ok((base, place)),
         _ => Err(Fault::new(
-            "`base` must be the path or the name of another config, or a list of such",
+            "`base` must be the path or the name of another config, or a list of these",
             Some(place),
         )),
     };
@@ -98,7 +98,7 @@ impl Origin {
         })
     }
 
-    /// What tells it from others: two paths may lead to one file.
+    /// Returns a unique path of the config, because several paths may lead to the same file.
     fn whole(&self) -> PathBuf {
         match self {
             Self::Shipped(name) => PathBuf::from(name),
@@ -106,7 +106,7 @@ impl Origin {
         }
     }
 
-    /// The base that this config names: a file beside it, or one that ships.
+    /// Returns the origin of a base of this config: a file relative to it, or a built-in config.
     fn base(&self, base: &str) -> Result<Self> {
         let folder = match self {
             Self::File(path) => path.parent().unwrap_or(Path::new("")),
@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// The config `run.toml` in a folder with these files, as a table; or what is wrong.
+    /// Returns the config `run.toml` in a folder with these files as a table, or the error.
     fn opened(files: &[(&str, &str)], overrides: &[&str]) -> std::result::Result<toml::Table, String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {

@@ -1,13 +1,12 @@
-//! `[compare]` of a config: the policies that are compared with the config's own, and the seeds.
+//! `[compare]` of a config: the seeds, and the policies compared with the config's own.
 //!
-//! The rest of the config holds for every run. `[policy]` is the baseline and `run.seed` the first seed, so a comparison's
-//! config is also a valid config of a run.
+//! The rest of the config applies to every run. `[policy]` is the baseline and `run.seed` the first seed,
+//! so a comparison's config is also a valid config of a run.
 
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
-use allot_files::{is_registry_address, looks_like_a_path};
+use allot_base::{Error, Result, is_registry_address, looks_like_a_path};
 use allot_settings::Axis;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -25,15 +24,15 @@ pub struct CompareConfig {
     /// Accuracies whose cost is reported. Set them before looking at any run.
     #[serde(default)]
     pub targets: Vec<f64>,
-    /// The axis of costs; by default that of the budget.
+    /// The axis of costs. By default that of the budget.
     pub axis: Option<Axis>,
     /// A difference in accuracy that does not matter.
     #[serde(default = "point")]
     pub margin: f64,
-    /// The policies in addition to the config's own.
+    /// The policies compared with the config's own.
     #[serde(default)]
     pub policies: Vec<ArmConfig>,
-    /// How each arm is tuned before the comparison; without it they are not.
+    /// How each arm is tuned before the comparison. Without this section, arms are not tuned.
     pub tune: Option<TuneConfig>,
 }
 
@@ -41,25 +40,25 @@ pub struct CompareConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmConfig {
-    /// Its name; by default the policy's.
+    /// The arm's name. By default the policy's.
     pub name: Option<String>,
     /// A built-in policy's name, or the path of a component.
     #[serde(rename = "use")]
     pub source: String,
     /// The hash that the component must have.
     pub sha256: Option<String>,
-    /// Its settings.
+    /// The policy's settings.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
-    /// Other settings that differ for it, as sections of a config. The report warns about them.
+    /// Other settings that differ for this arm, as sections of a config. The report warns about them.
     #[serde(default)]
     pub with: Table,
-    /// Ranges that are tuned for it alone, in addition to those of all arms or in their place.
+    /// Ranges that are tuned for this arm alone. They extend or replace the shared ranges.
     #[serde(default)]
     pub ranges: Table,
 }
 
-/// The longest name: it is also a folder's.
+/// Maximum length of a name, in bytes. It is also the name of a folder.
 const LONGEST_NAME: usize = 100;
 
 fn point() -> f64 {
@@ -67,23 +66,23 @@ fn point() -> f64 {
 }
 
 impl CompareConfig {
-    /// Checks the section by itself. `name` names the config in an error.
+    /// Checks the section by itself. `name` names the config in errors.
     pub fn check(&self, name: &str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         self.seeds.check(name, "compare.seeds")?;
         if let Some(target) = self.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
             return wrong(format!(
-                "`compare.targets` has {target}; an accuracy is more than 0 and at most 1"
+                "`compare.targets` has {target}; expected accuracies above 0 and at most 1"
             ));
         }
         for arm in &self.policies {
             let own = |section: &str, key: &str| arm.with.get(section).is_some_and(|s| s.get(key).is_some());
             let name = arm.name.as_deref().unwrap_or(&arm.source);
             let taken = [
-                (arm.with.contains_key("policy"), "`policy`: say it in `use` and `settings`"),
-                (arm.with.contains_key("compare"), "`compare`: there is one comparison"),
-                (own("run", "seed"), "`run.seed`: all policies have the same seeds"),
-                (own("run", "name"), "`run.name`: say it in `name`"),
+                (arm.with.contains_key("policy"), "`policy`: set `use` and `settings` instead"),
+                (arm.with.contains_key("compare"), "`compare`: comparisons can't be nested"),
+                (own("run", "seed"), "`run.seed`: all policies use the same seeds"),
+                (own("run", "name"), "`run.name`: set `name` instead"),
             ];
             let name_of = arm
                 .name
@@ -91,7 +90,7 @@ impl CompareConfig {
                 .filter(|n| n.trim().is_empty() || n.len() > LONGEST_NAME || n.chars().any(shown::steers));
             if let Some(bad) = name_of {
                 return wrong(format!(
-                    "{bad:?} is no name: it has from 1 to {LONGEST_NAME} bytes, in one line"
+                    "{bad:?} is not a valid name; expected 1 to {LONGEST_NAME} bytes in one line"
                 ));
             }
             if let Some((_, what)) = taken.iter().find(|(is, _)| *is) {
@@ -99,19 +98,16 @@ impl CompareConfig {
             }
         }
         if !(self.margin >= 0.0 && self.margin < 1.0) {
-            return wrong(format!(
-                "`compare.margin` is {}; it is from 0 to 1, as accuracies are",
-                self.margin
-            ));
+            return wrong(format!("`compare.margin` is {}; expected at least 0 and below 1", self.margin));
         }
         if let Some(arm) = self.policies.iter().find(|arm| self.tune.is_none() && !arm.ranges.is_empty()) {
             let name = arm.name.as_deref().unwrap_or(&arm.source);
-            return wrong(format!("`{name}` has `ranges`, and there is no section [compare.tune]"));
+            return wrong(format!("`{name}` has `ranges`, but there is no section [compare.tune]"));
         }
         self.tune.as_ref().map_or(Ok(()), |tune| tune.check(name, &self.targets))
     }
 
-    /// Returns the seeds, given the run's own.
+    /// Returns the seeds. `first` is the run's seed.
     pub fn seeds(&self, first: u64) -> Vec<u64> {
         match &self.seeds {
             Seeds::Count(n) => (0..u64::from(*n)).map(|i| first.saturating_add(i)).collect(),
@@ -119,8 +115,8 @@ impl CompareConfig {
         }
     }
 
-    /// Returns the arms, the config's own policy first. `whole` is the config that this is a section of; `name` names it in an
-    /// error.
+    /// Returns the arms, starting with the config's own policy. `whole` is the config that contains this
+    /// section; `name` names it in errors.
     pub fn arms(&self, whole: &Table, name: &str) -> Result<Vec<Arm>> {
         let mut base = whole.clone();
         base.remove("compare");
@@ -138,14 +134,14 @@ impl CompareConfig {
             arms.push(arm.over(&base));
         }
         for (i, arm) in arms.iter().enumerate() {
-            // Some file systems know no capitals.
+            // Some file systems ignore case.
             let same = |other: &&Arm| other.name.to_lowercase() == arm.name.to_lowercase();
             if let Some(other) = arms[..i].iter().find(same) {
                 let (a, b) = (&other.shown, &arm.shown);
                 let what = if a == b {
                     format!("`{name}`: two policies of the comparison are called `{a}`")
                 } else {
-                    format!("`{name}`: no two folders can be called after `{a}` and `{b}`")
+                    format!("`{name}`: `{a}` and `{b}` would need the same folder")
                 };
                 return Err(Error::new(what).hint("give one of them a `name`"));
             }
@@ -159,9 +155,9 @@ impl ArmConfig {
     fn over(&self, base: &Table) -> Arm {
         let mut config = base.clone();
         let mut policy = Table::new();
-        // What a call may use is the run's, not the policy's.
-        if let Some(caps) = base.get("policy").and_then(|p| p.get("caps")) {
-            policy.insert("caps".to_owned(), caps.clone());
+        // Limits on a call belong to the run, not to the policy.
+        if let Some(caps) = base.get("policy").and_then(|p| p.get("limits")) {
+            policy.insert("limits".to_owned(), caps.clone());
         }
         policy.insert("use".to_owned(), Value::String(self.source.clone()));
         if let Some(sha256) = &self.sha256 {
@@ -184,7 +180,7 @@ impl ArmConfig {
     }
 }
 
-/// Names a user's component by its file, or by its name in a registry.
+/// Names a user's component by its file name, or by its name in a registry.
 fn name_of_a_path(config: &mut Table) {
     let source = config.get("policy").and_then(|p| p.get("use")).and_then(Value::as_str);
     let Some(name) = source.filter(|s| looks_like_a_path(s) || is_registry_address(s)).map(called) else {
@@ -195,7 +191,7 @@ fn name_of_a_path(config: &mut Table) {
     }
 }
 
-/// Returns a name that is valid for a folder: the stem of a path or the last part of an address, without special characters.
+/// Returns a folder name: the stem of a path or the last part of an address, without special characters.
 fn called(name: &str) -> String {
     let address = is_registry_address(name).then(|| name.split('@').next().unwrap_or(name));
     let name = address.and_then(|address| address.rsplit('/').next()).unwrap_or(name);
@@ -223,7 +219,7 @@ mod tests {
         name = "even"
         [policy]
         use = "first"
-        [policy.caps]
+        [policy.limits]
         fuel = 5
         [policy.settings]
         rollouts = 3
@@ -262,7 +258,7 @@ mod tests {
         assert_eq!(third["run"]["name"].as_str(), Some("4 + 12"));
         assert_eq!(third["update"]["mini_batch"].as_integer(), Some(8));
         assert_eq!(third["policy"]["settings"].as_table().map(Table::len), Some(1));
-        assert_eq!(third["policy"]["caps"]["fuel"].as_integer(), Some(5));
+        assert_eq!(third["policy"]["limits"]["fuel"].as_integer(), Some(5));
         assert!(!third.contains_key("compare"));
         assert_eq!(arms[1].config["run"]["name"].as_str(), Some("my.policy"));
     }

@@ -1,6 +1,6 @@
-//! The config of `allot grade`: the sections of a training run's config that rewards depend on. Other sections are ignored.
+//! The config of `allot grade`: the sections of a training config that rewards depend on. Ignores others.
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::RewardConfig;
 use serde::Deserialize;
 
@@ -11,12 +11,12 @@ use crate::Tree;
 pub struct GradeConfig {
     /// The section `[reward]`.
     pub reward: RewardConfig,
-    /// The section `[rollout]`, for a penalty on long answers.
+    /// The section `[sampling]`, for a penalty on long answers.
     #[serde(default)]
-    pub rollout: LengthLimit,
+    pub sampling: LengthLimit,
 }
 
-/// The keys of `[rollout]` that rewards depend on.
+/// The keys of `[sampling]` that rewards depend on.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct LengthLimit {
     /// The length limit of an answer, in tokens.
@@ -28,14 +28,16 @@ impl GradeConfig {
     ///
     /// # Errors
     ///
-    /// No section `[reward]`, or one that a training run would refuse.
+    /// The section `[reward]` is missing, or a training run would refuse it.
     pub fn of(tree: &Tree) -> Result<Self> {
         let mut config: Self = tree.config()?;
         let penalized = config.reward.overlong.is_some()
             || config.reward.graders.iter().any(|one| one.overlong.is_some());
-        if penalized && config.rollout.max_tokens.is_none() {
-            let what = format!("`{}` has `reward.overlong` and no `rollout.max_tokens`", tree.name());
-            return Err(Error::new(what).hint("Set `max_tokens` under [rollout]: the penalty depends on it."));
+        if penalized && config.sampling.max_tokens.is_none() {
+            let what = format!("`{}` has `reward.overlong` but no `sampling.max_tokens`", tree.name());
+            return Err(
+                Error::new(what).hint("Set `max_tokens` under [sampling]: the penalty depends on it.")
+            );
         }
         config.reward.check(tree.name(), config.longest())?;
         config.reward.settle()?;
@@ -44,6 +46,6 @@ impl GradeConfig {
 
     /// Returns the length limit of an answer, in tokens.
     pub fn longest(&self) -> u32 {
-        self.rollout.max_tokens.unwrap_or(u32::MAX)
+        self.sampling.max_tokens.unwrap_or(u32::MAX)
     }
 }

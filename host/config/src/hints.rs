@@ -1,108 +1,29 @@
-//! What to do about a config that is none: the key that was meant, the command that it is for, a whole config to
-//! begin with.
+//! Hints for config errors: the intended key, the command that a config is for, or a complete minimal
+//! config.
 
-use allot_error::nearest;
+use allot_base::nearest;
 
+use crate::aliases::ALIASES;
 use crate::typed::Fault;
 
-/// What other programs call our keys. Those of TRL 1.16, verl 0.6, transformers and PEFT, and what people say.
-const ALIASES: &[(&str, &[&str])] = &[
-    ("adam_beta1", &["optimizer.beta1"]),
-    ("adam_beta2", &["optimizer.beta2"]),
-    ("adam_epsilon", &["optimizer.epsilon"]),
-    ("answer_key", &["data.answer"]),
-    ("apply_overlong_filtering", &["update.mask_truncated"]),
-    ("batch_size", &["run.groups"]),
-    ("beta", &["update.loss.kl"]),
-    ("betas", &["optimizer.beta1"]),
-    ("clip_grad", &["optimizer.max_norm"]),
-    ("clip_ratio_high", &["update.loss.clip_high"]),
-    ("clip_ratio_low", &["update.loss.clip_low"]),
-    ("cliprange", &["update.loss.clip_low"]),
-    ("data_seed", &["run.seed"]),
-    ("dataset", &["data.files"]),
-    ("dataset_name", &["data.files"]),
-    ("entropy_coef", &["update.loss.entropy"]),
-    ("entropy_coeff", &["update.loss.entropy"]),
-    ("epsilon_high", &["update.loss.clip_high"]),
-    ("epsilon_low", &["update.loss.clip_low"]),
-    ("eps", &["optimizer.epsilon", "advantage.epsilon"]),
-    ("eval_every", &["evaluation.every"]),
-    ("eval_steps", &["evaluation.every"]),
-    ("file", &["data.files"]),
-    ("grad_clip", &["optimizer.max_norm"]),
-    ("gradient_checkpointing", &["update.recompute"]),
-    ("group_size", &["run.rollouts"]),
-    ("keep_sampling_mask", &["update.keep_sampling_mask"]),
-    ("kl_coef", &["update.loss.kl"]),
-    ("kl_loss_coef", &["update.loss.kl"]),
-    ("lora_alpha", &["model.lora.alpha"]),
-    ("lora_r", &["model.lora.rank"]),
-    ("lora_rank", &["model.lora.rank"]),
-    ("loss_type", &["update.loss"]),
-    ("lr", &["optimizer.learning_rate", "training.optimizer.learning_rate"]),
-    ("lr_scheduler_type", &["optimizer.schedule", "training.optimizer.schedule"]),
-    ("lr_warmup_steps", &["optimizer.warmup", "training.optimizer.warmup"]),
-    ("mask_truncated_completions", &["update.mask_truncated"]),
-    ("max_completion_length", &["rollout.max_tokens"]),
-    ("max_grad_norm", &["optimizer.max_norm", "training.optimizer.max_norm"]),
-    ("max_new_tokens", &["rollout.max_tokens"]),
-    ("max_prompt_length", &["model.max_prompt_tokens"]),
-    ("max_response_length", &["rollout.max_tokens"]),
-    ("max_steps", &["run.steps", "training.steps"]),
-    ("min_lr_ratio", &["optimizer.final_share", "training.optimizer.final_share"]),
-    ("model_name_or_path", &["model.use"]),
-    ("model_path", &["model.use"]),
-    ("name_or_path", &["model.use"]),
-    ("num_generations", &["run.rollouts"]),
-    ("num_hidden_layers", &["model.layers"]),
-    ("num_iterations", &["update.epochs"]),
-    ("num_steps", &["run.steps", "training.steps"]),
-    ("num_workers", &["model.threads"]),
-    ("optim", &["optimizer"]),
-    ("overlong_filtering", &["update.mask_truncated"]),
-    ("path", &["model.use", "data.files", "policy.use", "bank.file"]),
-    ("ppo_epochs", &["update.epochs"]),
-    ("ppo_mini_batch_size", &["update.mini_batch"]),
-    ("prompt_key", &["data.question"]),
-    ("prompts", &["run.groups"]),
-    ("r", &["model.lora.rank"]),
-    ("reward_fn", &["reward.grader"]),
-    ("response_length", &["rollout.max_tokens"]),
-    ("return_sampling_mask", &["update.keep_sampling_mask"]),
-    ("sampling", &["rollout"]),
-    ("save_every", &["checkpoint.every"]),
-    ("save_freq", &["checkpoint.every"]),
-    ("save_steps", &["checkpoint.every"]),
-    ("save_total_limit", &["checkpoint.keep"]),
-    ("scale_rewards", &["advantage.normalize"]),
-    ("scheduler", &["optimizer.schedule", "training.optimizer.schedule"]),
-    ("temp", &["rollout.temperature"]),
-    ("test_freq", &["evaluation.every"]),
-    ("total_training_steps", &["run.steps"]),
-    ("train_batch_size", &["run.groups"]),
-    ("train_files", &["data.files"]),
-    ("trainer", &["run"]),
-    ("val_files", &["evaluation.sets"]),
-    ("warmup_steps", &["optimizer.warmup", "training.optimizer.warmup"]),
-    ("wd", &["optimizer.weight_decay", "training.optimizer.weight_decay"]),
-];
-
-/// A kind of config: the command that it is for, the sections that no other kind has, and the smallest one that is
-/// whole, but for its policy.
+/// A kind of config: its command, the sections that no other kind has, and the smallest complete config
+/// without its policy.
 struct ConfigKind {
     command: &'static str,
     own: &'static [&'static str],
     smallest: &'static str,
 }
 
+/// Maximum number of another trainer's keys in a hint.
+const LISTED: usize = 8;
+
 const TRAIN: ConfigKind = ConfigKind {
     command: "allot train",
     own: &[
         "engine",
-        "rollouts",
+        "rollout_server",
         "model",
-        "rollout",
+        "sampling",
         "update",
         "optimizer",
         "reward",
@@ -125,7 +46,7 @@ use = "POLICY"
 [model]
 use = "tiny-sums"
 
-[rollout]
+[sampling]
 max_tokens = 8
 
 [optimizer]
@@ -168,16 +89,29 @@ const PRETRAIN: ConfigKind = ConfigKind {
 
 const KINDS: [ConfigKind; 3] = [TRAIN, SIMULATE, PRETRAIN];
 
-/// What to do about a fault of a config that is called `name` and has these sections.
-pub(super) fn of(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
+/// Returns the hint for a fault of the config `name` with these sections. `keys` are the keys that the
+/// fault is about, with dots: as typed, or all keys below an unknown section.
+pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) -> Option<String> {
     if let Some(other) = other_kind(fault, name, sections) {
         return Some(other);
     }
     if fault.path.is_empty() && fault.missing == Some("run") {
         return Some(whole(sections));
     }
+    // The unknown name is a section that resembles no known one.
+    let nested = |(unknown, known): &(String, Vec<String>)| {
+        keys.iter().all(|key| !key.ends_with(unknown))
+            && nearest(unknown, known.iter().map(String::as_str)).is_none()
+    };
+    // verl's `data` is one section, ours a list of them.
+    let of_verl = |fault: &Fault| fault.path.len() == 1 && fault.path[0] == "data";
+    if fault.unknown.as_ref().map_or_else(|| of_verl(fault), nested)
+        && let Some(hint) = foreign(keys)
+    {
+        return Some(hint);
+    }
     let (unknown, known) = fault.unknown.as_ref()?;
-    // As a key says it: the outermost section first, and no numbers of items.
+    // As in a key: outermost section first, without indices of list items.
     let section: Vec<&str> =
         fault.path.iter().rev().map(String::as_str).filter(|key| key.parse::<usize>().is_err()).collect();
     let section = section.join(".");
@@ -188,7 +122,7 @@ pub(super) fn of(fault: &Fault, name: &str, sections: &[&str]) -> Option<String>
         .or_else(|| elsewhere(unknown))
 }
 
-/// The key of the same section that another program calls so.
+/// Returns a hint if the unknown key is another program's name for a key of the same section.
 fn meant(unknown: &str, section: &str, known: &[String]) -> Option<String> {
     let keys = aliases(unknown)?;
     let own = keys.iter().filter_map(|key| match key.rsplit_once('.') {
@@ -198,7 +132,26 @@ fn meant(unknown: &str, section: &str, known: &[String]) -> Option<String> {
     own.into_iter().find(|key| known.iter().any(|k| k == key)).map(|key| format!("did you mean `{key}`?"))
 }
 
-/// The key of another section that another program calls so.
+/// Returns our keys for those of another trainer, which has them in other sections.
+fn foreign(keys: &[String]) -> Option<String> {
+    let ours = keys.iter().filter_map(|key| {
+        let dots = key.match_indices('.').map(|(at, _)| &key[at + 1..]);
+        let found = std::iter::once(key.as_str()).chain(dots).find_map(aliases)?;
+        Some((key, *found.first()?))
+    });
+    let ours: Vec<_> = ours.take(LISTED).collect();
+    match ours.as_slice() {
+        [] => None,
+        [(_, key)] => Some(format!("did you mean `{key}`?")),
+        several => {
+            let several: Vec<String> =
+                several.iter().map(|(theirs, ours)| format!("`{ours}` for `{theirs}`")).collect();
+            Some(format!("write {}", several.join(", ")))
+        }
+    }
+}
+
+/// Returns a hint if the unknown key is another program's name for a key of another section.
 fn elsewhere(unknown: &str) -> Option<String> {
     let first = aliases(unknown)?.first()?;
     Some(format!("did you mean `{first}`?"))
@@ -209,15 +162,15 @@ fn aliases(unknown: &str) -> Option<&'static [&'static str]> {
     ALIASES.iter().find(|(alias, _)| *alias == plain).map(|(_, keys)| *keys)
 }
 
-/// The command that a config is for, where it is another one's: it has sections of that one's and none of what was
-/// asked for.
+/// Returns a hint if a config is for another command: if it has more sections of that command's kind than
+/// of the requested kind.
 fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
     if !fault.path.is_empty() {
         return None;
     }
     let count = |kind: &ConfigKind| kind.own.iter().filter(|section| sections.contains(section)).count();
     let asked_for = match (&fault.unknown, fault.missing) {
-        // A section is unknown, be it another kind's own or one that some kinds share; or this one's is missing.
+        // An unknown section of another kind, or one that only some kinds have.
         (Some((_, known)), _) => {
             KINDS.iter().find(|kind| kind.own.iter().all(|own| known.iter().any(|k| k == own)))?
         }
@@ -227,23 +180,23 @@ fn other_kind(fault: &Fault, name: &str, sections: &[&str]) -> Option<String> {
     let other =
         KINDS.iter().filter(|kind| kind.command != asked_for.command && count(kind) > count(asked_for));
     let of_keys = other.max_by_key(|kind| count(kind));
-    // A simulation needs no section of its own.
+    // A simulation's config has no required sections of its own.
     let bare = fault.missing.is_some()
         && count(asked_for) == 0
         && asked_for.command == TRAIN.command
         && sections.contains(&"run");
     let command = of_keys.map(|kind| kind.command).or_else(|| bare.then_some(SIMULATE.command))?;
-    Some(format!("it is a config for another command: {command} {name}"))
+    Some(format!("run the command that this config is for: {command} {name}"))
 }
 
-/// The smallest config that is whole.
+/// Returns a hint with the smallest complete config.
 fn whole(sections: &[&str]) -> String {
     let kind = if SIMULATE.own.iter().any(|own| sections.contains(own)) { &SIMULATE } else { &TRAIN };
-    format!("a whole config for {}, to begin with:\n\n{}", kind.command, kind.whole().trim_end())
+    format!("start from this complete config for {}:\n\n{}", kind.command, kind.whole().trim_end())
 }
 
 impl ConfigKind {
-    /// Its smallest config. Any policy that ships will do.
+    /// Returns the kind's smallest complete config, with a built-in policy.
     fn whole(&self) -> String {
         self.smallest.replace("POLICY", allot_component::shipped::simplest().unwrap_or("POLICY"))
     }
@@ -263,12 +216,69 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_verl_s_sections_are_hinted_at() {
+        let hint = |text: &str, typed: &[&str]| {
+            let typed: Vec<String> = typed.iter().map(|typed| (*typed).to_owned()).collect();
+            let told = Tree::parse(text, "run.toml", &typed)
+                .and_then(|tree| tree.config::<TrainConfig>().map(|_| ()));
+            told.expect_err("it is verl's").hints.join("; ")
+        };
+        for (typed, ours) in [
+            ("actor_rollout_ref.rollout.n=8", "run.rollouts"),
+            ("actor_rollout_ref.actor.optim.lr=1e-6", "optimizer.learning_rate"),
+            ("actor_rollout_ref.actor.use_kl_loss=true", "update.loss.kl"),
+            ("data.train_batch_size=64", "run.groups"),
+            ("trainer.total_epochs=3", "run.steps"),
+            ("algorithm.filter_groups.enable=true", "policy.use"),
+            ("trainer.nnodes=2", "run"),
+            ("n=8", "run.rollouts"),
+            ("run.n=8", "rollouts"),
+        ] {
+            assert_eq!(hint(TRAIN.smallest, &[typed]), format!("did you mean `{ours}`?"), "{typed}");
+        }
+        let file = "[actor_rollout_ref.rollout]\nn = 8\ntemperature = 0.6\n[trainer]\nlogger = \"console\"\n";
+        let several = "write `run.rollouts` for `actor_rollout_ref.rollout.n`, `sampling.temperature` for \
+                       `actor_rollout_ref.rollout.temperature`";
+        assert_eq!(hint(file, &[]), several);
+        // A typing error in a section's name takes precedence.
+        assert_eq!(hint("[samplin]\ntemperature = 0.6\n", &[]), "did you mean `sampling`?");
+        for (old, new) in [
+            ("rollout.max_tokens=8", "sampling"),
+            ("rollout.temperature=0.6", "sampling"),
+            ("rollouts.url=\"x\"", "rollout_server"),
+            ("policy.caps.fuel=1", "limits"),
+            ("reward.judge.seconds=1", "process"),
+        ] {
+            assert_eq!(hint(TRAIN.smallest, &[old]), format!("did you mean `{new}`?"), "{old}");
+        }
+    }
+
+    #[test]
+    fn the_page_for_people_has_every_alias() {
+        let page = include_str!("../../../docs/how-to/trl-verl-keys.md");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
+        for (alias, keys) in ALIASES {
+            let row = rows.iter().find(|row| {
+                let (theirs, ours) = row[2..].split_once(" | ").unwrap_or_default();
+                theirs.contains(&format!("`{alias}`"))
+                    && keys.iter().all(|key| ours.contains(&format!("`{key}`")))
+            });
+            assert!(
+                row.is_some(),
+                "docs/how-to/trl-verl-keys.md has no row for `{alias}`, which is {keys:?}"
+            );
+        }
+        let sorted = ALIASES.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        assert!(sorted, "the table is in the order of its names");
+    }
+
+    #[test]
     fn every_alias_is_of_a_key_that_there_is() {
         for (alias, keys) in ALIASES {
             for key in *keys {
-                // A key that is known fails by its value, or not at all.
+                // A known key fails by its value or not at all.
                 let typed = format!("{}={{}}", key.replace("data.", "data.0.").replace("sets", "sets.0.x"));
-                // Those of `allot pretrain`'s recipes and of simulations are not here.
+                // Keys of `allot pretrain`'s recipes and of simulations are not included.
                 if key.starts_with("training.") || key.starts_with("bank.") || *key == "model.layers" {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! A run's config: a TOML file that is checked before anything starts. This file has the sections of every run; [`simulate`] and
-//! [`train`] have those of simulated runs and of training runs.
+//! A run's config: a TOML file that is checked before anything starts. This module has the sections of
+//! every run; [`simulate`] and [`train`] have those of simulated runs and training runs.
 //!
 //! ```
 //! use allot_config::Tree;
@@ -12,9 +12,10 @@
 //! ";
 //! let tree = Tree::parse(text, "run.toml", &["run.seed=2".to_owned()])?;
 //! assert_eq!(SimulateConfig::of(&tree)?.run.seed, 2);
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
+mod aliases;
 mod arm;
 mod base;
 pub mod compare;
@@ -39,9 +40,8 @@ use std::time::Duration;
 use allot_allocation::advantage::Scale;
 use allot_allocation::rules::Bounds;
 use allot_allocation::{Ceilings, Every, Limits, Order, Run, Spent, Value};
+use allot_base::{Error, Result, looks_like_a_path, nearest, settle};
 use allot_component::{Caps, Description, sha256};
-use allot_error::{Error, Result, nearest};
-use allot_files::{looks_like_a_path, settle};
 use serde::{Deserialize, Serialize};
 
 pub use base::open;
@@ -52,24 +52,24 @@ pub use tree::Tree;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunConfig {
-    /// The run's name in a report. By default its policy's name, and the settings that distinguish it from other runs.
+    /// The run's name in a report. By default its policy's name and the settings that differ among runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Seeds all randomness.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// The most steps; the budget may end the run earlier.
+    /// Maximum number of steps. The budget may end the run earlier.
     pub steps: u32,
     /// Groups in each update.
     pub groups: u32,
     /// Rollouts in each group of a uniform policy.
     pub rollouts: u32,
-    /// Prompts offered in each view. By default four times `groups`.
+    /// Prompts on offer in each view. By default four times `groups`.
     pub pool: Option<u32>,
-    /// The most updates for which a held rollout is kept.
+    /// Maximum age of a held rollout, in updates.
     #[serde(default = "five")]
     pub max_age: u32,
-    /// Steps that may wait for their update while the next one is sampled. At 1, a step is sampled during the update of the
-    /// step before it, at the weights before that update.
+    /// Steps that may wait for their updates during sampling. At 1, a step is sampled while the step before
+    /// it updates the model, at the weights before that update.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub lag: u32,
     /// The order of the prompts.
@@ -87,9 +87,9 @@ pub struct BudgetConfig {
     pub tokens: Option<u64>,
     /// Floating-point operations of the run: reading prompts, generating, training. Never exceeded.
     pub flops: Option<f64>,
-    /// Seconds of the run's steps, kept by extrapolation: the last sampling or update may exceed it.
+    /// Seconds of the run's steps, enforced by extrapolation: the last sampling or update may exceed it.
     pub seconds: Option<f64>,
-    /// Rollouts in a step: a bound on one request's share of the run and of this machine's memory. By default
+    /// Rollouts in a step. Limits one request's share of the run and of this machine's memory. By default
     /// [`Limits::rollouts_of_step`].
     pub step_rollouts: Option<u32>,
     /// Rounds of sampling in a step.
@@ -104,14 +104,14 @@ pub struct PolicyConfig {
     /// A built-in policy's name, or the path of a component.
     #[serde(rename = "use")]
     pub source: String,
-    /// The hash that the component must have.
+    /// The hash that the component must have, if given.
     pub sha256: Option<String>,
-    /// Its settings; those not given have the policy's defaults.
+    /// The policy's settings. Those not given have the policy's defaults.
     #[serde(default)]
     pub settings: BTreeMap<String, toml::Value>,
     /// Limits of one call.
     #[serde(default)]
-    pub caps: CapsConfig,
+    pub limits: CapsConfig,
 }
 
 /// Limits of one call of a policy; see [`Caps`] for the defaults.
@@ -122,13 +122,13 @@ pub struct CapsConfig {
     pub fuel: Option<u64>,
     /// Wall-clock seconds.
     pub seconds: Option<f64>,
-    /// Bytes of memory.
+    /// Memory, in bytes.
     pub memory: Option<usize>,
-    /// The most bytes of the run's record for changes of the policy's state.
+    /// Maximum size in the run's record of all changes of the policy's state, in bytes.
     pub states: Option<u64>,
 }
 
-/// The most steps that may wait for their updates. More would make rollouts staler and hide no more time.
+/// Maximum of `run.lag`. A larger lag makes rollouts staler without hiding more time.
 const MOST_LAG: u32 = 8;
 
 fn five() -> u32 {
@@ -143,7 +143,7 @@ fn shuffled() -> Order {
     Order::Shuffled
 }
 
-/// When accuracy is measured: at most one of these, by default every ten steps.
+/// Returns when accuracy is measured. At most one interval may be given. The default is every ten steps.
 pub fn every(
     name: &str,
     steps: Option<u32>,
@@ -158,17 +158,17 @@ pub fn every(
     ];
     let given: Vec<_> = given.into_iter().flatten().collect();
     if let Some((key, ..)) = given.iter().find(|(.., zero)| *zero) {
-        return Err(Error::new(format!("`{name}`: `evaluation.{key}` is 0; it is at least 1")));
+        return Err(Error::new(format!("`{name}`: `evaluation.{key}` is 0; expected at least 1")));
     }
     if let Some(growth) = growth {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `evaluation.growth` {what}")));
         if !(0.001..=1.0).contains(&growth) {
-            return wrong(format!("is {growth}; it is from 0.001 to 1"));
+            return wrong(format!("is {growth}; expected 0.001 to 1"));
         }
         let thousandths = (growth * 1000.0).round() as u32;
         return match given[..] {
             [(_, Every::Rollouts(least), _)] => Ok(Every::Growing { least, thousandths }),
-            _ => wrong("is of `evaluation.every_rollouts`, and that is not given, or not alone".to_owned()),
+            _ => wrong("needs `evaluation.every_rollouts`, and no other interval".to_owned()),
         };
     }
     match given[..] {
@@ -176,15 +176,15 @@ pub fn every(
         [(_, every, _)] => Ok(every),
         [(one, ..), (other, ..), ..] => {
             let what = format!("`{name}`: `evaluation.{one}` and `evaluation.{other}` are both given");
-            Err(Error::new(what).hint("the score is taken by one measure"))
+            Err(Error::new(what).hint("set only one of them"))
         }
     }
 }
 
-/// The largest config, in bytes: far more than one has, and a bound for devices without an end.
+/// Maximum size of a config, in bytes. It is far larger than any config and stops reads of endless devices.
 const LARGEST: u64 = 1 << 20;
 
-/// Reads a config file's text.
+/// Returns a config file's text.
 pub fn read(path: &Path) -> Result<String> {
     let bytes = File::open(path).and_then(|file| {
         let mut bytes = Vec::new();
@@ -192,8 +192,8 @@ pub fn read(path: &Path) -> Result<String> {
     });
     let bytes = bytes.map_err(|e| Error::file("read", path, &e))?;
     if bytes.len() as u64 > LARGEST {
-        let what = format!("`{}` is longer than a config: it has more than {LARGEST} bytes", path.display());
-        return Err(Error::new(what).hint("a config is a TOML file, like configs/quickstart.toml"));
+        let what = format!("`{}` is too long for a config: it has more than {LARGEST} bytes", path.display());
+        return Err(Error::new(what).hint("name a TOML file: `allot configs quickstart` prints one"));
     }
     String::from_utf8(bytes).map_err(|e| {
         let before = String::from_utf8_lossy(&e.as_bytes()[..e.utf8_error().valid_up_to()]).into_owned();
@@ -202,31 +202,31 @@ pub fn read(path: &Path) -> Result<String> {
     })
 }
 
-/// Parses a config; `name` names it in an error.
+/// Parses a config. `name` names it in errors.
 pub fn parse<T: serde::de::DeserializeOwned>(text: &str, name: &str) -> Result<T> {
     Tree::parse(text, name, &[])?.config()
 }
 
-/// The most groups, and the most rollouts of a group: what one view can hold.
+/// Maximum number of groups, and of rollouts in a group: as many as one view can hold.
 const MOST_GROUPS: u64 = 1 << 20;
 
 /// A key, its value and its upper bound. The lower bound is 1.
 type Bounded<'a> = (&'a str, u64, u64);
 
-/// Refuses a number that is out of bounds.
+/// Refuses a number outside its bounds.
 pub fn bounded(name: &str, numbers: &[Bounded<'_>]) -> Result<()> {
     for (key, value, most) in numbers {
         if *value == 0 {
-            return Err(Error::new(format!("`{name}`: `{key}` is 0; it is at least 1")));
+            return Err(Error::new(format!("`{name}`: `{key}` is 0; expected at least 1")));
         }
         if value > most {
-            return Err(Error::new(format!("`{name}`: `{key}` is {value}; it is at most {most}")));
+            return Err(Error::new(format!("`{name}`: `{key}` is {value}; expected at most {most}")));
         }
     }
     Ok(())
 }
 
-/// Checks the sections of every run. `more` are further numbers with bounds.
+/// Checks the sections of every run. `more` has further numbers with their bounds.
 fn check(
     name: &str,
     run: &RunConfig,
@@ -252,11 +252,11 @@ fn check(
     bounded(name, more)?;
     run.check_lag(name)?;
     budget.check(name)?;
-    policy.caps.check(&format!("`{name}`, [policy.caps]"))?;
+    policy.limits.check(&format!("`{name}`, [policy.limits]"))?;
     if !(advantage.epsilon.is_finite() && advantage.epsilon >= 0.0) {
         let epsilon = advantage.epsilon;
         return Err(Error::new(format!(
-            "`{name}`: `advantage.epsilon` is {epsilon}; it is finite and not negative"
+            "`{name}`: `advantage.epsilon` is {epsilon}; expected a finite number, 0 or more"
         )));
     }
     Ok(())
@@ -266,7 +266,7 @@ impl BudgetConfig {
     fn check(&self, name: &str) -> Result<()> {
         for (key, value) in [("flops", self.flops), ("seconds", self.seconds)] {
             if let Some(value) = value.filter(|v| !(v.is_finite() && *v > 0.0)) {
-                let what = format!("`{name}`: `budget.{key}` is {value}; it is finite and more than 0");
+                let what = format!("`{name}`: `budget.{key}` is {value}; expected a finite number above 0");
                 return Err(Error::new(what));
             }
         }
@@ -274,11 +274,11 @@ impl BudgetConfig {
         if limits.contains(&true) {
             return Ok(());
         }
-        let error = Error::new(format!("`{name}`: [budget] limits nothing"));
+        let error = Error::new(format!("`{name}`: [budget] sets no limit"));
         Err(error.hint("set `rollouts`, `tokens`, `flops` or `seconds`"))
     }
 
-    /// Fills in the defaults that depend on the run.
+    /// Fills in defaults that depend on the run.
     fn settle(&mut self, run: &RunConfig) {
         let default = Limits::rollouts_of_step(self.rounds, run.groups, run.rollouts);
         self.step_rollouts.get_or_insert(default);
@@ -289,8 +289,8 @@ impl BudgetConfig {
         Ceilings { flops: self.flops, seconds: self.seconds }
     }
 
-    /// Returns the share that is spent, from 0 to 1, in the measure that is closest to its limit. `spent` is the ledger's,
-    /// `flops` the run's floating-point operations, and `seconds` the time of its steps.
+    /// Returns the spent share of the budget, from 0 to 1, in the measure closest to its limit. `flops` is
+    /// the run's number of floating-point operations, and `seconds` the time of its steps.
     pub fn share(&self, spent: Spent, flops: f64, seconds: f64) -> f64 {
         let of = |done: f64, most: Option<f64>| most.map_or(0.0, |most| (done / most).min(1.0));
         [
@@ -326,12 +326,12 @@ impl BudgetConfig {
 }
 
 impl RunConfig {
-    /// Refuses a lag that makes a step's own rollouts stale.
+    /// Refuses a lag at which a step's own rollouts become stale.
     fn check_lag(&self, name: &str) -> Result<()> {
         let (lag, oldest) = (self.lag, self.max_age);
         if lag > MOST_LAG {
-            let error = Error::new(format!("`{name}`: `run.lag` is {lag}; it is from 0 to {MOST_LAG}"));
-            return Err(error.hint("1 is enough for sampling and learning at the same time"));
+            let error = Error::new(format!("`{name}`: `run.lag` is {lag}; expected 0 to {MOST_LAG}"));
+            return Err(error.hint("set it to 1 to sample and train at the same time"));
         }
         if lag > oldest {
             let what = format!(
@@ -345,7 +345,7 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Returns the run as policies see it, for this many prompts.
+    /// Returns the run as policies see it, for this number of prompts.
     pub fn run(&self, prompts: u32, settings: Vec<(String, Value)>) -> Run {
         Run {
             settings,
@@ -367,7 +367,7 @@ impl PolicyConfig {
         settle(&mut self.source)
     }
 
-    /// Pins the component to its present hash, where it is the user's.
+    /// Stores the component's current hash in the config, if the component is a file of the user.
     pub fn pin(&mut self) {
         if self.sha256.is_none()
             && looks_like_a_path(&self.source)
@@ -377,7 +377,7 @@ impl PolicyConfig {
         }
     }
 
-    /// Replaces the policy, and drops the settings and the hash of the previous one.
+    /// Replaces the policy. Drops the settings and the hash of the previous one.
     pub fn become_other(&mut self, source: &str) {
         if source != self.source {
             self.settings.clear();
@@ -388,17 +388,17 @@ impl PolicyConfig {
 }
 
 impl CapsConfig {
-    /// Checks them; `place` is their section.
+    /// Checks the limits. `place` is their section.
     pub fn check(&self, place: &str) -> Result<()> {
         match self.seconds.filter(|s| !(*s > 0.0 && *s <= 86_400.0)) {
-            Some(s) => Err(Error::new(format!(
-                "{place}: `seconds` is {s}; it is more than 0 and at most a day, 86400"
-            ))),
+            Some(s) => {
+                Err(Error::new(format!("{place}: `seconds` is {s}; expected more than 0 and at most 86400")))
+            }
             None => Ok(()),
         }
     }
 
-    /// Returns the bounds on what plans may put into the record.
+    /// Returns the limits on plans.
     pub fn bounds(&self) -> Bounds {
         let default = Bounds::default();
         Bounds { states: self.states.unwrap_or(default.states), ..default }
@@ -428,7 +428,7 @@ pub fn settings(
     let settings = allot_component::settings(&owner, &description.settings, given);
     let names = || description.settings.iter().map(|setting| setting.name.as_str());
     settings.map_err(|error| match given.keys().find(|name| names().all(|known| known != *name)) {
-        // A setting's name has no dots: this is a key of the config.
+        // Names of settings have no dots, so this is a key of the config.
         Some(key) if key.contains('.') => Error::new(error.what)
             .hint(format!("Use `-o {key}=…` instead of `--set`: `{key}` is a key of the config.")),
         Some(key) if nearest(key, names()).is_none() => {
@@ -438,7 +438,7 @@ pub fn settings(
     })
 }
 
-/// Returns the settings given on the command line, each once. `before` is the option's name there.
+/// Returns the settings given on the command line. Refuses repeated ones. `before` is the option's name.
 pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Value>> {
     let mut settings = BTreeMap::new();
     for one in all {
@@ -451,7 +451,7 @@ pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Valu
     Ok(settings)
 }
 
-/// Parses a setting of the command line, NAME=VALUE: the value as in TOML, or text where it is not valid TOML.
+/// Parses NAME=VALUE from the command line. A value that is not valid TOML is taken as text.
 fn setting(typed: &str) -> Option<(String, toml::Value)> {
     let (name, value) = typed.split_once('=')?;
     let one = |mut table: toml::Table| if table.len() == 1 { table.remove("v") } else { None };

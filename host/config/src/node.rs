@@ -1,13 +1,13 @@
-//! What a config is made of: values, each with the place where it was written.
+//! Nodes of a config's tree: values with the places where they were written.
 
-/// A value and where it was written.
+/// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub value: Value,
     pub place: Location,
 }
 
-/// A value, as TOML has them. Dates are left out: no key takes one.
+/// A TOML value. Dates are converted to text.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Flag(bool),
@@ -18,18 +18,18 @@ pub(crate) enum Value {
     Table(Vec<(Key, Node)>),
 }
 
-/// A key and where it was written.
+/// A key with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub name: String,
     pub place: Location,
 }
 
-/// Where something was written.
+/// A place where a key or value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// In a file, from this byte on. The config's own file is 0, its bases are those after it.
+    /// In a file, starting at this byte. File 0 is the config's own; its bases follow.
     File { file: usize, at: usize },
-    /// In an option of the command line.
+    /// In an option on the command line, by its index.
     Option(usize),
 }

@@ -1,42 +1,42 @@
 //! Ranges of settings, and draws from them.
 //!
-//! Draws are a Latin hypercube (McKay, Beckman and Conover 1979): of n draws, each n-th part of a range has one. So
-//! few trials cover each range evenly, and those of a list are used equally often.
+//! Draws form a Latin hypercube (McKay, Beckman and Conover 1979): of n draws, one falls into each n-th of
+//! a range. So few trials cover each range evenly, and list values are used equally often.
 
 use allot_allocation::seed::{self, Stream};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use toml::{Table, Value};
 
-/// The values that a setting may have.
+/// The possible values of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Range {
-    /// One of these.
+    /// One of these values.
     List(Vec<Value>),
-    /// Any between these two.
+    /// Any value between two bounds.
     Span {
-        /// The least.
+        /// The lower bound.
         from: f64,
-        /// The most.
+        /// The upper bound.
         to: f64,
-        /// Whether its logarithm is drawn evenly.
+        /// Whether the logarithm is drawn uniformly.
         log: bool,
-        /// Whether it is a whole number.
+        /// Whether the value is an integer.
         whole: bool,
     },
 }
 
-/// How often a setting that was tried already is drawn anew.
+/// Maximum number of redraws for a setting that was drawn already.
 const AGAIN: u32 = 100;
 
 impl Range {
-    /// The value at a place from 0 to 1, 1 excluded.
+    /// Returns the value at a position in [0, 1).
     fn at(&self, place: f64) -> Value {
         match self {
             Self::List(values) => {
                 values[((place * values.len() as f64) as usize).min(values.len() - 1)].clone()
             }
             Self::Span { from, to, log, whole: true } => {
-                // Each whole number has the same part of the range.
+                // Each integer gets an equal part of the range.
                 let (low, high) = (from - 0.5, to + 0.5);
                 let x = if *log { low * (high / low).powf(place) } else { low + (high - low) * place };
                 Value::Integer(x.round().clamp(*from, *to) as i64)
@@ -48,7 +48,7 @@ impl Range {
         }
     }
 
-    /// How many values it has, where they can be counted.
+    /// Returns the number of values, if it is finite.
     fn len(&self) -> Option<u64> {
         match self {
             Self::List(values) => Some(values.len() as u64),
@@ -57,7 +57,7 @@ impl Range {
         }
     }
 
-    /// Its values, where they can be counted.
+    /// Returns all values, if their number is finite.
     fn values(&self) -> Option<Vec<Value>> {
         match self {
             Self::List(values) => Some(values.clone()),
@@ -68,7 +68,7 @@ impl Range {
         }
     }
 
-    /// Where a value lies in it: its place among numbers, from 0 to 1, if it is one.
+    /// Returns the smallest and the largest value, if all values are numbers.
     pub fn numbers(&self) -> Option<(f64, f64)> {
         match self {
             Self::List(values) => {
@@ -84,12 +84,12 @@ impl Range {
     }
 }
 
-/// A value as a number, if it is one.
+/// Returns a value as a number, if it is one.
 pub fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }
 
-/// Whether two values are the same, 1 and 1.0 among them.
+/// Returns whether two values are equal. 1 and 1.0 are equal.
 pub fn alike(a: &Value, b: &Value) -> bool {
     let number = |v: &Value| v.as_float().or_else(|| v.as_integer().map(|n| n as f64));
     match (number(a), number(b)) {
@@ -98,26 +98,26 @@ pub fn alike(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// To two digits: a third one says nothing, and reads badly.
+/// Rounds to two significant digits: more would be hard to read and make no difference.
 fn short(x: f64) -> f64 {
     format!("{x:.1e}").parse().unwrap_or(x)
 }
 
-/// The ranges of a section, by key, in their order. A section in it is that of a config; `place` is what it is
-/// called in an error.
+/// Returns the ranges in a section, by key, in order. A subsection is a section of the config. `place`
+/// names the section in errors.
 pub fn ranges(name: &str, place: &str, section: &Table) -> Result<Vec<(String, Range)>> {
     let mut all = Vec::new();
     flatten(name, place, "", section, &mut all)?;
     Ok(all)
 }
 
-/// What a comparison says itself, and what all arms have in common.
+/// Keys that cannot be tuned, because the comparison sets them or all arms share them, with reasons.
 const TAKEN: [(&str, &str); 5] = [
-    ("run.seed", "tuning has seeds of its own: `compare.tune.seeds`"),
-    ("run.name", "arms have names of their own"),
-    ("policy.use", "another policy is another arm: `[[compare.policies]]`"),
+    ("run.seed", "tuning has its own seeds, `compare.tune.seeds`"),
+    ("run.name", "each arm has its own name"),
+    ("policy.use", "each policy is an arm in `[[compare.policies]]`"),
     ("budget", "all trials have the same budget"),
-    ("evaluation", "all trials are measured alike"),
+    ("evaluation", "all trials are evaluated in the same way"),
 ];
 
 fn flatten(
@@ -132,7 +132,7 @@ fn flatten(
         let wrong = |what: String| Err(Error::new(format!("`{name}`: `{key}` in `{place}` {what}")));
         let under = |taken: &str| key == taken || key.starts_with(&format!("{taken}."));
         if let Some((_, why)) = TAKEN.iter().find(|(taken, _)| under(taken)) {
-            return wrong(format!("is not tuned: {why}"));
+            return wrong(format!("can't be tuned: {why}"));
         }
         match value {
             Value::Array(values) if values.is_empty() => return wrong("has no value to try".to_owned()),
@@ -150,7 +150,9 @@ fn flatten(
                 }
             }
             Value::Table(table) => flatten(name, place, &key, table, all)?,
-            _ => return wrong("is no range: it is a list of values, or { from = …, to = … }".to_owned()),
+            _ => {
+                return wrong("is not a range; expected a list or { from = …, to = … }".to_owned());
+            }
         }
     }
     Ok(())
@@ -158,13 +160,13 @@ fn flatten(
 
 fn span(table: &Table) -> std::result::Result<Range, String> {
     if let Some(key) = table.keys().find(|key| !["from", "to", "log"].contains(&key.as_str())) {
-        return Err(format!("has the key `{key}`; a range has `from`, `to` and `log`"));
+        return Err(format!("has the key `{key}`; expected `from`, `to` and `log`"));
     }
     let end = |key: &str| {
         table
             .get(key)
             .and_then(|v| number(v).filter(|x| x.is_finite()))
-            .ok_or(format!("has no number as `{key}`"))
+            .ok_or(format!("has no number for `{key}`"))
     };
     let (from, to) = (end("from")?, end("to")?);
     let whole = ["from", "to"].iter().all(|key| table.get(*key).is_some_and(Value::is_integer));
@@ -174,15 +176,15 @@ fn span(table: &Table) -> std::result::Result<Range, String> {
         Some(_) => return Err("has a `log` that is neither true nor false".to_owned()),
     };
     if from >= to {
-        return Err(format!("goes from {from} to {to}; it begins with the least"));
+        return Err(format!("goes from {from} to {to}; expected the smaller number first"));
     }
     if log && from <= 0.0 {
-        return Err(format!("begins at {from}; a logarithmic range begins above 0"));
+        return Err(format!("begins at {from}; a logarithmic range must begin above 0"));
     }
     Ok(Range::Span { from, to, log, whole })
 }
 
-/// So many draws from ranges, none of them twice, and none as it was `declared`. All there is, where it is no more.
+/// Returns `count` distinct draws, without the declared setting. If there are fewer, returns all.
 pub fn drawn(
     ranges: &[(String, Range)],
     run: u64,
@@ -222,24 +224,24 @@ pub fn drawn(
     rows
 }
 
-/// Every combination of values.
+/// Returns all combinations of values. Fails if there are `most` or more.
 pub fn product(name: &str, ranges: &[(String, Range)], most: u32) -> Result<Vec<Vec<Value>>> {
     if let Some((key, _)) = ranges.iter().find(|(_, range)| range.len().is_none()) {
         let error =
-            Error::new(format!("`{name}`: `{key}` has no end of values, and a grid tries all of them"));
-        return Err(error.hint("list the values that are tried"));
+            Error::new(format!("`{name}`: `{key}` has infinitely many values, and a grid tries them all"));
+        return Err(error.hint("list the values to try"));
     }
     let all = ranges.iter().try_fold(1_u64, |n, (_, range)| n.checked_mul(range.len()?));
     if all.is_none_or(|all| all >= u64::from(most)) {
-        let error = Error::new(format!("`{name}`: its grid has more than {most} settings of an arm"));
+        let error = Error::new(format!("`{name}`: its grid has more than {most} settings for an arm"));
         return Err(
-            error.hint("list fewer values, or leave --grid out, which tries `compare.tune.trials` of them")
+            error.hint("list fewer values, or leave --grid out to try only `compare.tune.trials` of them")
         );
     }
     Ok(combinations(ranges).unwrap_or_default())
 }
 
-/// The last key's values go round first.
+/// Returns all combinations. The last key's values vary fastest.
 fn combinations(ranges: &[(String, Range)]) -> Option<Vec<Vec<Value>>> {
     ranges.iter().try_fold(vec![Vec::new()], |rows, (_, range)| {
         let values = range.values()?;
@@ -268,7 +270,7 @@ mod tests {
             .map(|row| ((number(&row[0]).expect("a number") / 1e-4).log10() / 2.0 * 8.0).floor() as i64)
             .collect();
         parts.sort_unstable();
-        // Two digits may round over an eighth's end.
+        // Rounding to two digits may cross the end of an eighth.
         assert!(parts.iter().zip(0..8).all(|(part, i)| (part - i).abs() <= 1), "{parts:?}");
         for value in 1..=4 {
             assert_eq!(rows.iter().filter(|row| row[1].as_integer() == Some(value)).count(), 2);
@@ -278,14 +280,14 @@ mod tests {
     #[test]
     fn what_is_no_range_is_told() {
         for (text, words) in [
-            ("a = 3", "`a` in `here` is no range"),
+            ("a = 3", "`a` in `here` is not a range"),
             ("a = []", "has no value to try"),
             ("a = [1, 1.0]", "has 1.0 twice"),
             ("a = { from = 2, to = 1 }", "goes from 2 to 1"),
-            ("a = { from = 0, to = 1, log = true }", "a logarithmic range begins above 0"),
+            ("a = { from = 0, to = 1, log = true }", "a logarithmic range must begin above 0"),
             ("a = { from = 0, to = 1, step = 1 }", "has the key `step`"),
-            ("a = { from = 0 }", "has no number as `to`"),
-            ("run.seed = [1, 2]", "tuning has seeds of its own"),
+            ("a = { from = 0 }", "has no number for `to`"),
+            ("run.seed = [1, 2]", "tuning has its own seeds"),
             ("budget.rollouts = [1, 2]", "all trials have the same budget"),
         ] {
             let error = of(text).expect_err(text);

@@ -1,23 +1,23 @@
 //! `[requests]` of a config: the sampling settings that a policy may choose by request.
 
 use allot_allocation::{SamplerRange, SamplerSettings};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// The ranges of sampling settings that a request may choose. Without this section it may choose none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestsConfig {
-    /// The lowest and the highest temperature; by default the run's own only.
+    /// The lowest and the highest temperature. By default only the run's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<[f32; 2]>,
-    /// The smallest length limit in tokens, by default the run's own. The largest is always the run's own.
+    /// The smallest length limit, in tokens. By default the run's own, which is always the largest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_tokens: Option<u32>,
 }
 
 impl RequestsConfig {
-    /// Returns the range that a request may choose from, for these settings of the run.
+    /// Returns the range of settings that a request may choose, for these settings of the run.
     pub fn range(self, run: SamplerSettings) -> SamplerRange {
         let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
         let least = self.least_tokens.unwrap_or(run.max_tokens);
@@ -27,22 +27,22 @@ impl RequestsConfig {
         }
     }
 
-    /// Checks it for these settings of the run; `name` names the config in an error, and `limit` is the key of its length
-    /// limit.
+    /// Checks the section for these settings of the run. `name` names the config in errors, and `limit` is
+    /// the key of the run's length limit.
     pub fn check(self, name: &str, run: SamplerSettings, limit: &str) -> Result<()> {
         let SamplerRange { least, most } = self.range(run);
         let (low, high, own) = (least.temperature, most.temperature, run.temperature);
         if !(low > 0.0 && high.is_finite() && (low..=high).contains(&own)) {
             let what = format!("`{name}`: `requests.temperature` is [{low}, {high}]");
             let hint = format!(
-                "it is the lowest, more than 0, and the highest; the run's own, {own}, lies between them"
+                "set it to the lowest temperature, above 0, and the highest, with the run's own {own} between them"
             );
             return Err(Error::new(what).hint(hint));
         }
         if !(1..=most.max_tokens).contains(&least.max_tokens) {
             let (least, most) = (least.max_tokens, most.max_tokens);
-            let what = format!("`{name}`: `requests.least_tokens` is {least}; it is from 1 to {most}");
-            return Err(Error::new(what).hint(format!("the longest answer of all is that of `{limit}`")));
+            let what = format!("`{name}`: `requests.least_tokens` is {least}; expected 1 to {most}");
+            return Err(Error::new(what).hint(format!("set it to at most `{limit}`")));
         }
         Ok(())
     }

@@ -1,29 +1,28 @@
-//! The configs that ship: whatever lies in `configs`, inside the program. Who has no checkout names one: `quickstart`.
+//! The built-in configs: all files in `configs`. They need no checkout and have names such as `quickstart`.
 
 use std::path::Path;
 
-use allot_error::{Error, Result, nearest};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path, nearest};
 use include_dir::{Dir, DirEntry, File, include_dir};
 
 static CONFIGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configs");
 
-/// The folder of the configs that made the published results.
+/// The folder of configs that produced published results.
 const EVIDENCE: &str = "evidence";
 
-/// A config that ships.
+/// A built-in config.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// What it is called: its file's name, without the ending.
+    /// The config's name: its file's name without extension.
     pub name: &'static str,
-    /// Its text.
+    /// The config's text.
     pub text: &'static str,
-    /// Whether it made a published result, and is not where a user would start.
+    /// Whether the config produced a published result. Such configs are not meant as starting points.
     pub evidence: bool,
 }
 
 impl Shipped {
-    /// All of them, by name.
+    /// Returns all built-in configs, sorted by name.
     pub fn all() -> Vec<Self> {
         let mut all: Vec<Self> = files(&CONFIGS).into_iter().filter_map(Self::of_file).collect();
         all.sort_unstable_by_key(|config| config.name);
@@ -35,11 +34,11 @@ impl Shipped {
         Some(Self { name, text, evidence: file.path().starts_with(EVIDENCE) })
     }
 
-    /// The one with this name.
+    /// Returns the config with this name.
     ///
     /// # Errors
     ///
-    /// No config ships under it.
+    /// There is no built-in config with this name.
     pub fn named(name: &str) -> Result<Self> {
         let all = Self::all();
         all.iter().find(|config| config.name == name).copied().ok_or_else(|| {
@@ -47,16 +46,16 @@ impl Shipped {
             let what = format!("there is no file `{name}`, and no config ships under that name");
             match nearest(name, known) {
                 Some(near) => Error::new(what).hint(format!("did you mean `{near}`?")),
-                None => Error::new(what).hint("`allot configs` lists those that ship"),
+                None => Error::new(what).hint("run `allot configs` to list the shipped configs"),
             }
         })
     }
 
-    /// The one that a command line names, if it names none of its files.
+    /// Returns the built-in config that a command line names, or `None` if it names a file.
     ///
     /// # Errors
     ///
-    /// As of [`Shipped::named`].
+    /// As for [`Shipped::named`].
     pub(super) fn meant(path: &Path) -> Result<Option<Self>> {
         match path.to_str() {
             Some(name) if !looks_like_a_path(name) && !path.exists() => Self::named(name).map(Some),
@@ -64,7 +63,7 @@ impl Shipped {
         }
     }
 
-    /// What it shows: the first sentence of its first comment.
+    /// Returns a summary: the first sentence of the config's first comment.
     pub fn summary(self) -> String {
         let comment = self.text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim);
         let words: Vec<&str> = comment.take_while(|line| !line.is_empty()).collect();
@@ -73,7 +72,7 @@ impl Shipped {
     }
 }
 
-/// The files of a folder, and of those within it.
+/// Returns the files in a folder and its subfolders.
 fn files(folder: &'static Dir<'static>) -> Vec<&'static File<'static>> {
     let of = |entry: &'static DirEntry<'static>| match entry {
         DirEntry::Dir(folder) => files(folder),

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Every, Need, SamplerSettings, Terms};
-use allot_error::{Error, Result};
-use allot_files::settle;
+use allot_base::{Error, Result, settle};
 use allot_settings::CoinConfig;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +34,7 @@ pub struct SimulateConfig {
     /// The coin-flip world.
     #[serde(default)]
     pub world: CoinConfig,
-    /// A bank of recorded rollouts, in place of the world.
+    /// A bank of recorded rollouts, instead of the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bank: Option<BankConfig>,
     /// The comparison, for `allot compare`; ignored by a single run.
@@ -47,15 +46,15 @@ pub struct SimulateConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BankConfig {
-    /// Its file: one that `allot bank` writes, or reads.
+    /// The bank's file: written by `allot bank`, or readable by it.
     pub file: String,
-    /// The hash that the file must have.
+    /// The hash that the file must have, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
 
 impl BankConfig {
-    /// Returns the bank in this file.
+    /// Returns the config of the bank in this file.
     pub fn of(file: &Path) -> Self {
         Self { file: file.display().to_string(), sha256: None }
     }
@@ -68,31 +67,31 @@ pub struct EvaluationConfig {
     /// Steps between evaluations, by default ten. The start and the end are always evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u32>,
-    /// Instead: rollouts between evaluations, so that policies with steps of different sizes are evaluated equally often.
+    /// Instead: rollouts between evaluations. Evaluates policies of any step size equally often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_rollouts: Option<u64>,
     /// Instead: generated tokens between evaluations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_tokens: Option<u64>,
-    /// With `every_rollouts`: the next evaluation is after this share of the rollouts so far, where that is more.
+    /// With `every_rollouts`: the next evaluation is after this share of the rollouts so far, if more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth: Option<f64>,
 }
 
 impl EvaluationConfig {
-    /// When accuracy is measured. `name` is what the config is called in an error.
+    /// Returns when accuracy is measured. `name` names the config in errors.
     pub fn when(&self, name: &str) -> Result<Every> {
         super::every(name, self.every, self.every_rollouts, self.every_tokens, self.growth)
     }
 }
 
 impl SimulateConfig {
-    /// Reads and checks a config; `name` names it in an error.
+    /// Reads and checks a config. `name` names it in errors.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         Self::of(&Tree::parse(text, name, &[])?)
     }
 
-    /// Returns the terms of sampling and learning, for answers of at most `longest` tokens.
+    /// Returns the terms of sampling and training, for answers of at most `longest` tokens.
     pub fn terms(&self, longest: u32) -> Terms {
         let mut needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
         needs.extend(self.requests.map(|_| Need::Sampling));
@@ -105,13 +104,13 @@ impl SimulateConfig {
         SamplerSettings { temperature: 1.0, max_tokens: self.world.longest }
     }
 
-    /// Makes its paths absolute.
+    /// Makes the config's paths absolute.
     pub fn settle(&mut self) -> Result<()> {
         self.policy.settle()?;
         self.bank.as_mut().map_or(Ok(()), |bank| settle(&mut bank.file))
     }
 
-    /// Pins the user's files to their present hashes. `sha256` is the bank's.
+    /// Stores the current hashes of the user's files in the config. `sha256` is the bank's hash.
     pub fn pin(&mut self, sha256: Option<String>) {
         self.policy.pin();
         if let Some(bank) = &mut self.bank {
@@ -119,14 +118,14 @@ impl SimulateConfig {
         }
     }
 
-    /// Reads a config from its tree, and checks it.
+    /// Reads a config from its tree and checks it.
     pub fn of(tree: &Tree) -> Result<Self> {
         let (mut config, name): (Self, _) = (tree.config()?, tree.name());
         config.budget.settle(&config.run);
         super::check(name, &config.run, &config.budget, &config.policy, config.advantage, &[])?;
         if config.budget.flops.is_some() {
             let error =
-                Error::new(format!("`{name}`: `budget.flops` limits nothing: a simulation has no model"));
+                Error::new(format!("`{name}`: `budget.flops` has no effect: a simulation has no model"));
             return Err(error.hint("set `rollouts` or `tokens`"));
         }
         config.evaluation.when(name)?;
@@ -141,7 +140,8 @@ impl SimulateConfig {
     /// Refuses settings that a bank does not support.
     pub fn check_bank(&self, name: &str) -> Result<()> {
         if self.bank.is_some() && self.requests.is_some() {
-            let what = format!("`{name}` has [bank] and [requests]; a bank's rollouts are sampled already");
+            let what =
+                format!("`{name}` has [bank] and [requests], but a bank's rollouts are already sampled");
             return Err(Error::new(what).hint("leave [requests] out"));
         }
         Ok(())

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
-use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path};
 use allot_settings::{
     Date, DeviceName, LoraConfig, OptimizerConfig, Precision, RemoteConfig, RewardConfig, RolloutsConfig,
     Sampling, UpdateConfig, hub,
@@ -31,21 +30,21 @@ pub struct TrainConfig {
     /// How rewards become advantages.
     #[serde(default)]
     pub advantage: Scale,
-    /// The engine that trains, by default this program.
+    /// The engine that trains. By default this program.
     #[serde(default, skip_serializing_if = "EngineConfig::is_native")]
     pub engine: EngineConfig,
-    /// The inference servers that sample, where this program does not.
+    /// The inference servers that sample, if this program does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollouts: Option<RolloutsConfig>,
+    pub rollout_server: Option<RolloutsConfig>,
     /// The model.
     pub model: ModelConfig,
     /// Sampling settings of rollouts.
     #[serde(default)]
-    pub rollout: Sampling,
+    pub sampling: Sampling,
     /// The sampling settings that a policy may choose by request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestsConfig>,
-    /// Updates.
+    /// Settings of updates.
     #[serde(default)]
     pub update: UpdateConfig,
     /// The optimizer.
@@ -77,7 +76,7 @@ pub enum EngineConfig {
     /// This program, on this machine.
     #[default]
     Native,
-    /// A server with the Tinker protocol, which holds the weights. `[model]` then names the tokenizer and chat template.
+    /// A server with the Tinker protocol, which holds the weights. `[model]` names tokenizer and template.
     Tinker(RemoteConfig),
 }
 
@@ -100,8 +99,8 @@ impl EngineConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The name of a model that ships, the path of a folder in Hugging Face layout or of a GGUF file,
-    /// or a hub id, as in `hub:HuggingFaceTB/SmolLM2-135M-Instruct`.
+    /// The name of a built-in model, the path of a folder in Hugging Face layout or of a GGUF file, or a
+    /// hub id such as `hub:HuggingFaceTB/SmolLM2-135M-Instruct`.
     #[serde(rename = "use")]
     pub source: String,
     /// The device: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
@@ -110,22 +109,22 @@ pub struct ModelConfig {
     /// Number format of matrix products: `f32`, or `bf16` with weights and moments kept in float32.
     #[serde(default)]
     pub dtype: Precision,
-    /// Low-rank adapters to train, in place of all weights.
+    /// Low-rank adapters to train instead of all weights.
     pub lora: Option<LoraConfig>,
-    /// Threads; by default one for each core. Results are bit-identical for the same number of threads, so the number is
-    /// stored when a run starts.
+    /// Threads. By default one per core. Results are bit-identical for the same number of threads, so the
+    /// number is stored when a run starts.
     pub threads: Option<usize>,
-    /// Answers sampled concurrently; on a server, concurrent requests.
+    /// Answers sampled concurrently. On a server, concurrent requests.
     #[serde(default = "rows")]
     pub rows: usize,
-    /// Texts that end an answer, in addition to the model's own end tokens. Each must be one token.
+    /// Texts that end an answer, in addition to the model's own end tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// The date that the chat template prints, if it does. By default the day on which the run starts.
+    /// The date that the chat template prints, if it prints one. By default the date of the run's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<Date>,
-    /// Length limit of a prompt, in tokens; longer prompts are left out and reported. By default the model's context less
-    /// the length limit of an answer.
+    /// Length limit of a prompt, in tokens. Longer prompts are left out and reported. By default the
+    /// model's context minus the length limit of an answer.
     pub max_prompt_tokens: Option<usize>,
 }
 
@@ -136,28 +135,28 @@ pub struct EvaluationConfig {
     /// Steps between evaluations, by default ten. The start and the end are always evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u32>,
-    /// Instead: rollouts between evaluations, so that policies with steps of different sizes are evaluated equally often.
+    /// Instead: rollouts between evaluations. Evaluates policies of any step size equally often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_rollouts: Option<u64>,
     /// Instead: generated tokens between evaluations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_tokens: Option<u64>,
-    /// With `every_rollouts`: the next evaluation is after this share of the rollouts so far, where that is more.
+    /// With `every_rollouts`: the next evaluation is after this share of the rollouts so far, if more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth: Option<f64>,
     /// Rollouts of each held-out problem.
     pub rollouts: u32,
-    /// Held-out problems of each set, at most.
+    /// Maximum number of held-out problems of each set.
     pub problems: usize,
-    /// Sampling settings that differ from `[rollout]`.
+    /// Sampling settings that differ from `[sampling]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvaluationSampling>,
     /// How an unscorable answer counts.
     pub unjudged: Unjudged,
-    /// Further sampling settings in which the same problems are evaluated.
+    /// Further sampling settings for evaluating the same problems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<AlsoConfig>,
-    /// Further sets, all of whose problems are held out.
+    /// Further sets. All their problems are held out.
     pub sets: Vec<DatasetConfig>,
 }
 
@@ -167,15 +166,15 @@ pub struct EvaluationConfig {
 pub struct AlsoConfig {
     /// The suffix of its metrics' names.
     pub name: String,
-    /// Rollouts of each problem, by default as in the first setting.
+    /// Rollouts of each problem. By default as in the first setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollouts: Option<u32>,
-    /// Sampling settings that differ from `[rollout]`.
+    /// Sampling settings that differ from `[sampling]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<EvaluationSampling>,
 }
 
-/// A sampling setting for held-out problems: its name unless it is the first, and rollouts of each problem.
+/// A sampling setting for held-out problems: its name (`None` for the first) and rollouts per problem.
 pub type Setting = (Option<String>, u32);
 
 /// How an unscorable held-out answer counts.
@@ -189,11 +188,11 @@ pub enum Unjudged {
     LeaveOut,
 }
 
-/// Sampling settings of held-out answers; by default those of `[rollout]`.
+/// Sampling settings of held-out answers. By default those of `[sampling]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EvaluationSampling {
-    /// Logits are divided by it. At 0 the most likely token is taken.
+    /// Divisor of the logits. At 0, the most likely token is taken.
     pub temperature: Option<f32>,
     /// Sample from this many of the most likely tokens; 0 for all.
     pub top_k: Option<usize>,
@@ -209,26 +208,26 @@ impl EvaluationConfig {
         super::every(name, self.every, self.every_rollouts, self.every_tokens, self.growth)
     }
 
-    /// Returns the sampling settings in which problems are evaluated, that of the accuracy first.
+    /// Returns the sampling settings for evaluating problems. The first one gives the accuracy.
     pub fn settings(&self) -> Vec<Setting> {
         let also = self.also.iter();
         let also = also.map(|s| (Some(s.name.clone()), s.rollouts.unwrap_or(self.rollouts)));
         std::iter::once((None, self.rollouts)).chain(also).collect()
     }
 
-    /// Returns what is wrong with the further settings.
+    /// Returns an error in the further settings, if there is one.
     fn wrong(&self) -> Option<(String, String)> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         for (i, setting) in self.also.iter().enumerate() {
             let name = &setting.name;
             if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
                 let rule =
-                    "it is 1 to 64 letters, digits, `-`, `_` and `.`, for it is in the names of scores";
+                    "expected 1 to 64 letters, digits, `-`, `_` and `.`, because metric names contain it";
                 return Some((format!("`evaluation.also.name` is `{}`", shown::name(name)), rule.to_owned()));
             }
             if self.also[..i].iter().any(|other| other.name == *name) {
                 let what = format!("two of `evaluation.also` are called `{name}`");
-                return Some((what, "each has a name of its own".to_owned()));
+                return Some((what, "expected a different name for each".to_owned()));
             }
         }
         None
@@ -260,7 +259,7 @@ pub struct CheckpointConfig {
     pub every: u32,
     /// Number of checkpoints kept.
     pub keep: u32,
-    /// Whether the table of rollouts has their text.
+    /// Whether the table of rollouts has their texts.
     pub text: bool,
 }
 
@@ -270,22 +269,22 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// The most threads: far more would exhaust a machine.
+/// Maximum number of threads. Far more would exhaust a machine.
 pub const MOST_THREADS: u64 = 1024;
 
-/// The most answers of one problem, or sampled concurrently.
+/// Maximum number of answers of one problem, or sampled concurrently.
 const MOST_ANSWERS: u64 = 1 << 16;
 
-/// The highest rank of adapters: the width of the widest models.
+/// Maximum rank of adapters: the width of the widest models.
 const MOST_RANK: u64 = 1 << 14;
 
-/// The most epochs over a batch.
+/// Maximum number of epochs over a batch.
 const MOST_EPOCHS: u64 = 10_000;
 
-/// The largest `top_k` with kept sampling masks: four bytes for each, for each token of each answer.
+/// Maximum `top_k` with kept sampling masks. Each answer token takes four bytes per kept token.
 const MOST_KEPT: usize = 4096;
 
-/// The most tokens of a micro-batch.
+/// Maximum number of tokens in a micro-batch.
 const MOST_TOKENS: u64 = 1 << 24;
 
 fn rows() -> usize {
@@ -295,8 +294,8 @@ fn rows() -> usize {
 /// Refuses a data set that has neither files nor an environment, or both.
 fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
     if data.files.all().iter().any(|file| file.as_os_str().is_empty()) {
-        let error = Error::new(format!("`{name}` has a data set of a file without a name"));
-        return Err(error.hint("`files` is a path, or a list of them"));
+        let error = Error::new(format!("`{name}` has a data set with an empty file name"));
+        return Err(error.hint("set `files` to a path or a list of paths"));
     }
     match (&data.environment, data.files.is_none()) {
         (None, false) => Ok(()),
@@ -309,31 +308,31 @@ fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
             Err(error.hint("write files = \"…\", or [data.environment] with `use` and `tasks`"))
         }
         (Some(_), false) => {
-            let what = format!("`{name}` has a data set with `files` and with `environment`");
-            Err(Error::new(what).hint("leave one of them out, or make two data sets of it"))
+            let what = format!("`{name}` has a data set with both `files` and `environment`");
+            Err(Error::new(what).hint("leave one of them out, or write two data sets"))
         }
     }
 }
 
-/// Returns whether a data set's file has the form of a hub name and does not exist here.
+/// Returns whether a data set's file has the form of a hub name and does not exist locally.
 pub fn is_of_the_hub(path: &Path) -> bool {
     path.to_str().is_some_and(hub::is_name) && path.extension().is_none() && !path.exists()
 }
 
 impl TrainConfig {
-    /// Reads and checks a config; `name` names it in an error.
+    /// Reads and checks a config. `name` names it in errors.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         Self::of(&Tree::parse(text, name, &[])?)
     }
 
-    /// Returns the terms of sampling, rewards and learning, as far as they are known without a model.
+    /// Returns the terms of sampling, rewards and training, as far as they are known without a model.
     pub fn terms(&self) -> Terms {
         let rollouts = u32::try_from(self.update.mini_batch).unwrap_or(u32::MAX);
         Terms {
-            temperature: self.rollout.temperature,
-            max_tokens: self.rollout.max_tokens,
+            temperature: self.sampling.temperature,
+            max_tokens: self.sampling.max_tokens,
             requests: self.requestable(),
-            // There 0 stands for all in one.
+            // In the config, 0 means one step for the whole batch.
             update: Geometry {
                 mini_batch: if rollouts == 0 { u32::MAX } else { rollouts },
                 passes: self.update.epochs,
@@ -355,7 +354,7 @@ impl TrainConfig {
         }
     }
 
-    /// Reads a config from its tree, and checks it.
+    /// Reads a config from its tree and checks it.
     pub fn of(tree: &Tree) -> Result<Self> {
         let (mut config, name): (Self, _) = (tree.config()?, tree.name());
         config.budget.settle(&config.run);
@@ -367,7 +366,7 @@ impl TrainConfig {
             ("model.rows", config.model.rows as u64, MOST_ANSWERS),
             ("model.threads", config.model.threads.map_or(1, |t| t as u64), MOST_THREADS),
             ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64), MOST_RANK),
-            ("rollout.max_tokens", u64::from(config.rollout.max_tokens), any),
+            ("sampling.max_tokens", u64::from(config.sampling.max_tokens), any),
             ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),
             ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
             ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
@@ -399,7 +398,7 @@ impl TrainConfig {
             return wrong(format!("update.loss.{key}"), value, rule);
         }
         if !(self.update.correction.is_finite() && self.update.correction > 0.0) {
-            return wrong("update.correction".to_owned(), self.update.correction, "it is more than 0");
+            return wrong("update.correction".to_owned(), self.update.correction, "expected more than 0");
         }
         if let Some((what, rule)) = self.evaluation.wrong() {
             return Err(Error::new(format!("`{name}`: {what}; {rule}")));
@@ -407,32 +406,34 @@ impl TrainConfig {
         let also = self.evaluation.also.iter();
         let also =
             also.map(|s| (format!("evaluation.also.{}.sampling", s.name), self.sampling_as(s.sampling)));
-        let sections =
-            [("rollout", self.rollout), ("evaluation.sampling", self.sampling_as(self.evaluation.sampling))];
+        let sections = [
+            ("sampling", self.sampling),
+            ("evaluation.sampling", self.sampling_as(self.evaluation.sampling)),
+        ];
         for (section, s) in sections.map(|(key, s)| (key.to_owned(), s)).into_iter().chain(also) {
-            // As it was written: 0.1 in 32 bits has a long tail in 64.
+            // As written in the config: the f32 value 0.1 has many digits as f64.
             let plain = |x: f32| x.to_string().parse().unwrap_or(f64::from(x));
             let (t, p): (f64, f64) = (plain(s.temperature), plain(s.top_p));
             if !(t.is_finite() && t >= 0.0) {
-                return wrong(format!("{section}.temperature"), t, "it is 0 or more");
+                return wrong(format!("{section}.temperature"), t, "expected 0 or more");
             }
             if !(p > 0.0 && p <= 1.0) {
-                return wrong(format!("{section}.top_p"), p, "it is more than 0 and at most 1");
+                return wrong(format!("{section}.top_p"), p, "expected more than 0 and at most 1");
             }
-            if s.max_tokens > self.rollout.max_tokens {
-                let rule = "it is at most `rollout.max_tokens`";
+            if s.max_tokens > self.sampling.max_tokens {
+                let rule = "expected at most `sampling.max_tokens`";
                 return wrong(format!("{section}.max_tokens"), f64::from(s.max_tokens), rule);
             }
         }
         self.requests.map_or(Ok(()), |requests| self.check_requests(name, requests))?;
-        self.reward.check(name, self.rollout.max_tokens)?;
-        self.rollouts.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
+        self.reward.check(name, self.sampling.max_tokens)?;
+        self.rollout_server.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
         self.check_mask(name)?;
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
-            return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "it is more than 0");
+            return wrong("model.lora.alpha".to_owned(), f64::from(lora.alpha), "expected more than 0");
         }
         Ok(())
     }
@@ -445,44 +446,44 @@ impl TrainConfig {
         let refused = |why: &str, hint: &str| {
             Err(Error::new(format!("`{name}`: `update.keep_sampling_mask` is true; {why}")).hint(hint))
         };
-        let Sampling { temperature, top_k, top_p, .. } = self.rollout;
-        if self.rollouts.is_some() || !self.engine.is_native() {
+        let Sampling { temperature, top_k, top_p, .. } = self.sampling;
+        if self.rollout_server.is_some() || !self.engine.is_native() {
             return refused(
-                "a server does not tell from which tokens it drew",
-                "leave it out, or sample here",
+                "a server does not report which tokens it sampled from",
+                "leave it out, or sample on this machine",
             );
         }
         if self.model.device != DeviceName::Cpu {
             return refused(
-                "kernels do not tell from which tokens they drew",
+                "GPU kernels do not report which tokens they sampled from",
                 "leave it out, or use the CPU",
             );
         }
         if top_k == 0 && top_p >= 1.0 || temperature == 0.0 {
             let what = format!(
-                "rollouts are drawn from all tokens: `rollout.top_k` is {top_k}, `rollout.top_p` {top_p} and \
-                 `rollout.temperature` {temperature}"
+                "rollouts are sampled from all tokens: `sampling.top_k` is {top_k}, `sampling.top_p` {top_p} and \
+                 `sampling.temperature` {temperature}"
             );
             return refused(&what, "leave it out");
         }
         if top_k == 0 || top_k > MOST_KEPT {
             let what =
-                format!("`rollout.top_k` is {top_k}, and each token would keep so many as `top_p` leaves");
-            return refused(&what, &format!("set `rollout.top_k` from 1 to {MOST_KEPT}"));
+                format!("`sampling.top_k` is {top_k}, so each token would keep as many as `top_p` leaves");
+            return refused(&what, &format!("set `sampling.top_k` from 1 to {MOST_KEPT}"));
         }
         Ok(())
     }
 
     /// Refuses ranges of requests that the engine does not support.
     fn check_requests(&self, name: &str, requests: RequestsConfig) -> Result<()> {
-        requests.check(name, self.rollout.settings(), "rollout.max_tokens")?;
+        requests.check(name, self.sampling.settings(), "sampling.max_tokens")?;
         if !self.engine.is_native() {
-            let what = format!("`{name}`: `[requests]` is for updates on this machine, and a server trains");
-            return Err(Error::new(what).hint("leave it out: all requests are sampled as `[rollout]` says"));
+            let what = format!("`{name}`: `[requests]` needs updates on this machine, but a server trains");
+            return Err(Error::new(what).hint("leave it out: all requests are sampled as `[sampling]` says"));
         }
         for own in self.requestable().into_iter().flat_map(|range| [range.least, range.most]) {
-            let rollout = self.rollout.with(Some(own));
-            if let Some(why) = self.rollouts.as_ref().and_then(|rollouts| rollouts.cannot(&rollout)) {
+            let rollout = self.sampling.with(Some(own));
+            if let Some(why) = self.rollout_server.as_ref().and_then(|rollouts| rollouts.cannot(&rollout)) {
                 let temperature = own.temperature;
                 let what = format!("`{name}`: `requests.temperature` has {temperature}; {why}");
                 return Err(Error::new(what));
@@ -497,16 +498,16 @@ impl TrainConfig {
             return Err(Error::new(format!("`{name}`: `engine.{key}` is {value}; {rule}")));
         }
         let here = [
-            ("lora", self.model.lora.is_some(), "the rank of the server's adapters is `engine.lora_rank`"),
+            ("lora", self.model.lora.is_some(), "set the adapters' rank in `engine.lora_rank`"),
             ("device", self.model.device != DeviceName::Cpu, "leave it out"),
             ("dtype", self.model.dtype != Precision::F32, "leave it out"),
             ("threads", self.model.threads.is_some(), "leave it out"),
         ];
         if let Some((key, _, hint)) = here.into_iter().find(|(_, given, _)| *given) {
-            let what = format!("`{name}`: `model.{key}` is about this machine, and a server trains");
+            let what = format!("`{name}`: `model.{key}` applies to this machine, but a server trains");
             return Err(Error::new(what).hint(hint));
         }
-        match server.server.cannot(&self.update, &self.optimizer, &self.rollout) {
+        match server.server.cannot(&self.update, &self.optimizer, &self.sampling) {
             Some((key, value, why, hint)) => {
                 Err(Error::new(format!("`{name}`: `{key}` is {value}; {why}")).hint(hint))
             }
@@ -517,23 +518,24 @@ impl TrainConfig {
     /// Refuses settings that the inference server does not support.
     fn check_rollouts(&self, name: &str, rollouts: &RolloutsConfig) -> Result<()> {
         if !self.engine.is_native() {
-            let what = format!("`{name}`: `[rollouts]` is for updates on this machine, and a server trains");
-            return Err(Error::new(what).hint("leave out `[rollouts]`, or `[engine]`"));
+            let what =
+                format!("`{name}`: `[rollout_server]` needs updates on this machine, but a server trains");
+            return Err(Error::new(what).hint("leave out `[rollout_server]`, or `[engine]`"));
         }
         if let Some((key, value, rule)) = rollouts.wrong() {
-            return Err(Error::new(format!("`{name}`: `rollouts.{key}` is {value}; {rule}")));
+            return Err(Error::new(format!("`{name}`: `rollout_server.{key}` is {value}; {rule}")));
         }
-        match rollouts.cannot(&self.rollout) {
+        match rollouts.cannot(&self.sampling) {
             Some(why) => {
-                let temperature = self.rollout.temperature;
-                Err(Error::new(format!("`{name}`: `rollout.temperature` is {temperature}; {why}")))
+                let temperature = self.sampling.temperature;
+                Err(Error::new(format!("`{name}`: `sampling.temperature` is {temperature}; {why}")))
             }
             None => Ok(()),
         }
     }
 
-    /// Pins everything on the hub to a commit, so that a resumed run uses the same files. `model` and `files` return a model's
-    /// name and a data set's address with the commit.
+    /// Pins models and data sets on the hub to a commit, so that a resumed run uses the same files. `model`
+    /// and `files` return a model's name and a data set's address with the commit.
     pub fn pin(
         &mut self,
         model: impl FnOnce(&str) -> Result<String>,
@@ -546,7 +548,7 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Takes over the date of a pinned config, and its commits where the names are the same.
+    /// Copies the date of a pinned config, and its commits if the names are the same.
     pub fn pin_as(&mut self, kept: &Self) {
         self.model.date = self.model.date.or(kept.model.date);
         if hub::is_pinned_model(&kept.model.source, &self.model.source) {
@@ -560,7 +562,7 @@ impl TrainConfig {
         }
     }
 
-    /// Returns the files of its data sets.
+    /// Returns the files of the config's data sets.
     fn files(&mut self) -> Vec<&mut PathBuf> {
         let all = self.data.iter_mut().chain(&mut self.evaluation.sets);
         all.flat_map(|data| match &mut data.files {
@@ -570,8 +572,8 @@ impl TrainConfig {
         .collect()
     }
 
-    /// Makes paths absolute and fills in what depends on this machine, so that a copy of this config means the same
-    /// elsewhere.
+    /// Makes paths absolute and fills in values that depend on this machine, so that a copy of the config
+    /// has the same meaning elsewhere.
     pub fn settle(&mut self) -> Result<()> {
         let whole = |path: &Path| {
             if hub::is_address(path) || is_of_the_hub(path) {
@@ -585,12 +587,12 @@ impl TrainConfig {
                 Files::Many(files) => files.iter().map(|f| whole(f)).collect::<Result<Vec<PathBuf>>>()?,
             });
         }
-        // A name of the hub that is no path here is told as it was written.
+        // A hub name that does not exist as a local path stays as written.
         let missing = hub::is_name(&self.model.source) && !Path::new(&self.model.source).exists();
         if looks_like_a_path(&self.model.source) && !missing {
             self.model.source = whole(Path::new(&self.model.source))?.display().to_string();
         }
-        if let Some(rollouts) = &mut self.rollouts {
+        if let Some(rollouts) = &mut self.rollout_server {
             rollouts.weights = whole(Path::new(&rollouts.weights))?.display().to_string();
         }
         self.policy.settle()?;
@@ -602,16 +604,19 @@ impl TrainConfig {
         Ok(())
     }
 
-    /// Returns the range of sampling settings that a request may choose, if it may.
+    /// Returns the range of sampling settings that a request may choose, if requests may choose.
     fn requestable(&self) -> Option<SamplerRange> {
-        self.requests.map(|requests| requests.range(self.rollout.settings()))
+        self.requests.map(|requests| requests.range(self.sampling.settings()))
     }
 
-    /// Returns the sampling settings that demand most of a server: a temperature other than 1, if a request may have one.
+    /// Returns the sampling settings that are hardest for a server: a temperature other than 1, if allowed.
     pub fn unusual(&self) -> Sampling {
         let own = self.requestable().into_iter().flat_map(|range| [range.most, range.least]);
         let own = own.into_iter().find(|own| own.temperature != 1.0);
-        Sampling { temperature: own.map_or(self.rollout.temperature, |own| own.temperature), ..self.rollout }
+        Sampling {
+            temperature: own.map_or(self.sampling.temperature, |own| own.temperature),
+            ..self.sampling
+        }
     }
 
     /// Returns the sampling settings of held-out answers.
@@ -619,15 +624,15 @@ impl TrainConfig {
         self.sampling_as(self.evaluation.sampling)
     }
 
-    /// Returns the same for each setting, in the order of [`EvaluationConfig::settings`].
+    /// Returns the sampling of each evaluation setting, in the order of [`EvaluationConfig::settings`].
     pub fn evaluation_samplings(&self) -> Vec<Sampling> {
         let also = self.evaluation.also.iter().map(|setting| setting.sampling);
         std::iter::once(self.evaluation.sampling).chain(also).map(|own| self.sampling_as(own)).collect()
     }
 
-    /// Returns the run's sampling settings with these in their place.
+    /// Returns the run's sampling settings, overridden by these.
     pub fn sampling_as(&self, own: Option<EvaluationSampling>) -> Sampling {
-        let (own, run) = (own.unwrap_or_default(), self.rollout);
+        let (own, run) = (own.unwrap_or_default(), self.sampling);
         Sampling {
             temperature: own.temperature.unwrap_or(run.temperature),
             top_k: own.top_k.unwrap_or(run.top_k),

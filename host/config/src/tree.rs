@@ -1,12 +1,12 @@
-//! A config as a tree: every value with the place where it was written, a line of the file or an option on the
-//! command line. From here a config becomes a type ([`Tree::config`]) or a table ([`Tree::table`]).
+//! A config as a tree: every value with the place where it was written, in a file or in an option on the
+//! command line. A tree is converted to a type ([`Tree::config`]) or to a table ([`Tree::table`]).
 
 #![expect(clippy::result_large_err, reason = "a config has one fault, and is read once")]
 
 use std::borrow::Cow;
 
 use allot_allocation::shown;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -15,42 +15,42 @@ use crate::hints;
 use crate::node::{Key, Location, Node, Value};
 use crate::typed::{Fault, Strict};
 
-/// A config before it is one of a run, a comparison or a model.
+/// A config before its kind is known: for a run, a comparison or a model.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// Its own file, and the bases in the order in which they were read.
+    /// The config's own file, followed by its bases in the order of reading.
     files: Vec<Source>,
-    /// The options that were typed on top of it, each as KEY=VALUE.
+    /// The options on the command line, each as KEY=VALUE. They override the files.
     overrides: Vec<String>,
     root: Node,
 }
 
-/// A config's text, and what it is called in an error.
+/// A config's text, and its name in errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub name: String,
     pub text: String,
 }
 
-/// Bytes of a line that an error shows.
+/// Maximum length of a line shown in an error, in bytes.
 const SHOWN: usize = 200;
 
 impl Tree {
-    /// A config's text. `name` is what it is called in an error; `overrides` were typed on top of it, as
-    /// KEY=VALUE, with dots in the key.
+    /// Parses a config's text. `name` names it in errors. `overrides` are options of the form KEY=VALUE,
+    /// with dots in the key.
     pub fn parse(text: &str, name: &str, overrides: &[String]) -> Result<Self> {
         let mut tree = Self::new(overrides);
         tree.root = tree.read(Source { name: name.to_owned(), text: text.to_owned() })?;
         tree.overridden()
     }
 
-    /// A config without a text yet.
+    /// Returns a config without text.
     pub(crate) fn new(overrides: &[String]) -> Self {
         let root = Node { value: Value::Table(Vec::new()), place: Location::File { file: 0, at: 0 } };
         Self { files: Vec::new(), overrides: overrides.to_vec(), root }
     }
 
-    /// Reads a file: the config's own first, and then its bases.
+    /// Parses a file. The config's own file must come first, and then its bases.
     pub(crate) fn read(&mut self, source: Source) -> Result<Node> {
         let file = self.files.len();
         self.files.push(source);
@@ -62,12 +62,12 @@ impl Tree {
         Ok(Node { value, place: start })
     }
 
-    /// How many files were read.
+    /// Returns the number of files read.
     pub(crate) fn files_read(&self) -> usize {
         self.files.len()
     }
 
-    /// The config of this root, which was made of the files read.
+    /// Returns the config with this root, which was made from the files read.
     pub(crate) fn of(mut self, root: Node) -> Result<Self> {
         self.root = root;
         self.overridden()
@@ -81,17 +81,17 @@ impl Tree {
         Ok(self)
     }
 
-    /// The config that it is.
+    /// Converts the tree to a config's type.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T> {
         T::deserialize(Strict::of(&self.root)).map_err(|fault| self.told(&fault))
     }
 
-    /// It as a table of TOML.
+    /// Converts the tree to a TOML table.
     pub fn table(&self) -> Result<toml::Table> {
         self.config()
     }
 
-    /// Its text: the file's, if it has no base and nothing was typed on top of it.
+    /// Returns the config's text: the file's text if there are no bases and no overrides, else a new one.
     pub fn text(&self) -> Result<Cow<'_, str>> {
         if let (true, [own]) = (self.overrides.is_empty(), self.files.as_slice()) {
             return Ok(Cow::Borrowed(&own.text));
@@ -100,24 +100,24 @@ impl Tree {
         text.map(Cow::Owned).map_err(|e| Error::new(format!("could not write the config: {e}")))
     }
 
-    /// What it is called in an error.
+    /// Returns the config's name in errors.
     pub fn name(&self) -> &str {
         self.files.first().map_or("", |own| &own.name)
     }
 
-    /// A sentence that names its bases, and theirs, if it has any.
+    /// Returns a sentence that names the config's bases, if it has any.
     pub fn based_on(&self) -> Option<String> {
         let (own, bases) = self.files.split_first()?;
         let bases: Vec<&str> = bases.iter().map(|file| file.name.as_str()).collect();
         (!bases.is_empty()).then(|| format!("`{}` is based on {}", own.name, bases.join(", ")))
     }
 
-    /// Whether it has this section.
+    /// Returns whether the config has this section.
     pub fn has(&self, section: &str) -> bool {
         self.sections().any(|name| name == section)
     }
 
-    /// The names of its sections.
+    /// Returns the names of the config's sections.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
         let keys = match &self.root.value {
             Value::Table(entries) => entries.as_slice(),
@@ -126,7 +126,7 @@ impl Tree {
         keys.iter().map(|(key, _)| key.name.as_str())
     }
 
-    /// A fault in one sentence: where, what, and what to do.
+    /// Returns the error for a fault: place, message and hint.
     pub(crate) fn told(&self, fault: &Fault) -> Error {
         let place = match fault.place {
             None => format!("`{}`", self.name()),
@@ -140,19 +140,53 @@ impl Tree {
             }
         };
         let error = Error::new(format!("{place}: {}", fault.what));
-        match hints::of(fault, self.name(), &self.sections().collect::<Vec<_>>()) {
+        match hints::of(fault, self.name(), &self.sections().collect::<Vec<_>>(), &self.keys(fault)) {
             Some(hint) => error.hint(hint),
             None => error,
         }
     }
+
+    /// Returns the keys that a fault is about, with dots: the typed key, or all at its place and below.
+    fn keys(&self, fault: &Fault) -> Vec<String> {
+        if let Some(Location::Option(i)) = fault.place {
+            return self.overrides[i]
+                .split_once('=')
+                .map(|(key, _)| key.trim().to_owned())
+                .into_iter()
+                .collect();
+        }
+        let unknown = fault.unknown.iter().map(|(unknown, _)| unknown.as_str());
+        let path: Vec<&str> = fault.path.iter().rev().map(String::as_str).chain(unknown).collect();
+        let node = path.iter().try_fold(&self.root, |node, name| match &node.value {
+            Value::Table(entries) => entries.iter().find(|(key, _)| key.name == *name).map(|(_, node)| node),
+            _ => None,
+        });
+        let mut keys = Vec::new();
+        if let Some(node) = node {
+            leaves(node, &path.join("."), &mut keys);
+        }
+        keys
+    }
 }
 
-/// A line as an error shows it.
+/// Appends the names of all keys below a node, with dots. A node that is not a table has one key.
+fn leaves(node: &Node, name: &str, keys: &mut Vec<String>) {
+    match &node.value {
+        Value::Table(entries) => {
+            for (key, node) in entries {
+                leaves(node, &format!("{name}.{}", key.name), keys);
+            }
+        }
+        _ => keys.push(name.to_owned()),
+    }
+}
+
+/// Shortens a line for an error.
 fn cut(line: &str) -> String {
     shown::word(line, SHOWN)
 }
 
-/// A table's entries. `place` makes a place of a byte.
+/// Converts a table's entries. `place` converts a byte offset to a place.
 fn entries(table: DeTable<'_>, place: &dyn Fn(usize) -> Location) -> std::result::Result<Value, Fault> {
     let mut entries = Vec::with_capacity(table.len());
     for (key, value) in table {
@@ -176,7 +210,7 @@ fn value(
         DeValue::Integer(_) => Value::Integer(i128::deserialize(number(value)).map_err(wrong)?),
         DeValue::Float(_) => Value::Number(f64::deserialize(number(value)).map_err(wrong)?),
         DeValue::String(_) => Value::Text(String::deserialize(number(value)).map_err(wrong)?),
-        // `model.date` takes one, with quotes or without.
+        // `model.date` accepts a date with or without quotes.
         DeValue::Datetime(date) => Value::Text(date.to_string()),
         DeValue::Array(_) => {
             let DeValue::Array(items) = value.into_inner() else { unreachable!("it was one") };
@@ -193,11 +227,11 @@ fn value(
     })
 }
 
-/// An option as a tree of its own: KEY=VALUE, the value as in TOML, and text where TOML knows no such value.
+/// Parses KEY=VALUE to a tree. The value is parsed as TOML, or taken as text if it is not valid TOML.
 fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>> {
     let form = || {
         let what = format!("`-o {}` is not of the form KEY=VALUE", cut(typed));
-        Error::new(what).hint("as in -o optimizer.learning_rate=3e-5")
+        Error::new(what).hint("write it as in -o optimizer.learning_rate=3e-5")
     };
     let (key, text) = typed.split_once('=').ok_or_else(form)?;
     let place = |_| Location::Option(index);
@@ -205,7 +239,7 @@ fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>>
         let table = DeTable::parse(line).ok().filter(|table| table.as_ref().len() == 1)?;
         Some(entries(table.into_inner(), &place).map(|value| Node { value, place: Location::Option(index) }))
     };
-    // Several lines would be several keys.
+    // A line break would allow several keys.
     let one_line = !typed.contains(['\n', '\r']);
     if let Some(node) = read(typed).filter(|_| one_line) {
         return Ok(node);
@@ -214,11 +248,11 @@ fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>>
     read(&format!("{key}={quoted}")).filter(|_| !key.contains(['\n', '\r'])).ok_or_else(form)
 }
 
-/// Lays a config over its base: tables key by key, and all else in the place of what was there.
+/// Merges a config over its base. Tables are merged by key; other values are replaced.
 pub(crate) fn lay(under: &mut Node, over: Node) {
     match (&mut under.value, over) {
         (Value::Table(known), Node { value: Value::Table(entries), place }) => {
-            // What is missing in it is told of the file that has the last word.
+            // Errors about missing keys should name the last file.
             under.place = place;
             for (key, node) in entries {
                 match known.iter_mut().find(|(k, _)| k.name == key.name) {
@@ -231,8 +265,8 @@ pub(crate) fn lay(under: &mut Node, over: Node) {
     }
 }
 
-/// Puts a typed tree over another: tables key by key, items of a list by their number from 0, and all else in
-/// the place of what was there.
+/// Merges an override into a tree. Tables are merged by key, list items by their index from 0, and other
+/// values are replaced.
 fn merge(under: &mut Node, over: Node, path: &str) -> std::result::Result<(), Fault> {
     let Node { value, place } = over;
     match (&mut under.value, value) {
@@ -253,7 +287,7 @@ fn merge(under: &mut Node, over: Node, path: &str) -> std::result::Result<(), Fa
                 let item = item.ok_or_else(|| {
                     let list = path.trim_end_matches(&format!(".{}.", key.name)).to_owned();
                     let what = format!(
-                        "`{list}` is a list of {many}, and `{}` is none of its items, which are numbered from 0",
+                        "`{list}` has no item `{}`; it is a list of {many}, numbered from 0",
                         key.name
                     );
                     Fault::new(what, Some(place))

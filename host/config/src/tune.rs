@@ -1,9 +1,9 @@
-//! `[compare.tune]` of a config: the ranges over which each arm's settings are tuned before the comparison, and the method.
+//! `[compare.tune]` of a config: the ranges and the method for tuning each arm before the comparison.
 //!
-//! Every arm has the same number of trials. The first is its declared setting; the others are drawn from the run's
-//! seed, the same for every arm where arms share a range. What a range is drawn from is in [`ranges`](crate::ranges).
+//! Every arm has the same number of trials. The first is its declared setting. The others are drawn from
+//! the run's seed, and are the same for arms with the same range. [`ranges`](crate::ranges) has the draws.
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -16,16 +16,16 @@ use crate::ranges::{Range, alike, drawn, product, ranges};
 pub struct TuneConfig {
     /// Trials of each arm, including its declared setting.
     pub trials: Option<u32>,
-    /// Instead: whether all combinations of the ranges' values are tried.
+    /// Instead of `trials`: whether to try all combinations of the ranges' values.
     #[serde(default)]
     pub grid: bool,
     /// The number of seeds of each trial, counted from a million above the run's own, or a list of seeds.
     #[serde(default = "one")]
     pub seeds: Seeds,
-    /// One in this many trials continues from a rung to the next.
+    /// Only one in this many trials continues to the next rung.
     #[serde(default = "three")]
     pub reduction: u32,
-    /// The number of rungs; by default such that the last one has two trials to choose from.
+    /// Number of rungs. By default chosen so that the last rung has two trials to choose from.
     pub rungs: Option<u32>,
     /// The share of the budget of a trial in the last rung.
     #[serde(default = "whole")]
@@ -50,28 +50,28 @@ pub enum Objective {
     Accuracy,
 }
 
-/// How trials are selected.
+/// The method of selecting trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Search {
-    /// This many, drawn from the ranges.
+    /// Draws `trials` settings from the ranges.
     Drawn,
-    /// All combinations of the ranges.
+    /// Tries all combinations of the ranges.
     Grid,
 }
 
 /// A trial's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialConfig {
-    /// Its number. 0 is the declared setting.
+    /// The trial's number. 0 is the declared setting.
     pub number: u32,
-    /// The values it sets, by key. The declared setting sets none.
+    /// The values that the trial sets, by key. The declared setting sets none.
     pub settings: Vec<(String, toml::Value)>,
 }
 
-/// The distance of a tuning's seeds from the run's own: large enough that a comparison can grow.
+/// Distance of a tuning's seeds from the run's seed: large enough for a comparison to add seeds.
 const PAST: u64 = 1_000_000;
 
-/// The most trials: each is at least one run.
+/// Maximum number of trials. Each takes at least one run.
 const MOST_TRIALS: u32 = 1000;
 
 fn one() -> Seeds {
@@ -87,35 +87,35 @@ fn whole() -> f64 {
 }
 
 impl TuneConfig {
-    /// Checks the section with the comparison's targets, without the arms. `name` names the config in an error.
+    /// Checks the section and the comparison's targets, but no arms. `name` names the config in errors.
     pub fn check(&self, name: &str, targets: &[f64]) -> Result<()> {
         let wrong = |what: String| Err(Error::new(format!("`{name}`: {what}")));
         match self.trials {
             Some(n) if !(2..=MOST_TRIALS).contains(&n) => {
-                return wrong(format!("`compare.tune.trials` is {n}; it is from 2 to {MOST_TRIALS}"));
+                return wrong(format!("`compare.tune.trials` is {n}; expected 2 to {MOST_TRIALS}"));
             }
             None if !self.grid => {
                 let error = Error::new(format!("`{name}`: `compare.tune.trials` is missing"));
-                return Err(error.hint("say how many settings are tried for each policy"));
+                return Err(error.hint("set the number of settings to try for each policy"));
             }
             _ => {}
         }
         self.seeds.check(name, "compare.tune.seeds")?;
         if self.reduction < 2 {
-            return wrong(format!("`compare.tune.reduction` is {}; it is at least 2", self.reduction));
+            return wrong(format!("`compare.tune.reduction` is {}; expected at least 2", self.reduction));
         }
         if self.rungs.is_some_and(|rungs| !(1..=20).contains(&rungs)) {
-            return wrong("`compare.tune.rungs` is from 1 to 20".to_owned());
+            return wrong("`compare.tune.rungs` must be from 1 to 20".to_owned());
         }
         if !(self.share > 0.0 && self.share <= 1.0) {
             return wrong(format!(
-                "`compare.tune.share` is {}; it is more than 0 and at most 1, the whole budget",
+                "`compare.tune.share` is {}; expected more than 0 and at most 1, the whole budget",
                 self.share
             ));
         }
         if self.objective == Some(Objective::Cost) && targets.is_empty() {
             let error =
-                Error::new(format!("`{name}`: arms are tuned for their cost to a target, and there is none"));
+                Error::new(format!("`{name}`: arms are tuned for cost to a target, but there is no target"));
             return Err(error.hint("set `compare.targets`, or `compare.tune.objective = \"accuracy\"`"));
         }
         ranges(name, "compare.tune.ranges", &self.ranges)?;
@@ -123,17 +123,17 @@ impl TuneConfig {
         Ok(())
     }
 
-    /// Returns the objective: by default the cost to the first target, where there is one.
+    /// Returns the objective. By default the cost to the first target, or the accuracy without targets.
     pub fn objective(&self, targets: &[f64]) -> Objective {
         self.objective.unwrap_or(if targets.is_empty() { Objective::Accuracy } else { Objective::Cost })
     }
 
-    /// How trials are selected.
+    /// Returns the method of selecting trials.
     pub fn search(&self) -> Search {
         if self.grid { Search::Grid } else { Search::Drawn }
     }
 
-    /// Returns the seeds of trials, none of which may be one of the comparison's. `first` is the run's seed.
+    /// Returns the seeds of trials. None may be a seed of the comparison. `first` is the run's seed.
     pub fn seeds(&self, name: &str, first: u64, own: &[u64]) -> Result<Vec<u64>> {
         let seeds = match &self.seeds {
             Seeds::Count(n) => {
@@ -145,15 +145,15 @@ impl TuneConfig {
             None => Ok(seeds),
             Some(seed) => {
                 let error = Error::new(format!(
-                    "`{name}`: seed {seed} is one of the comparison and one of its tuning; a winner would be measured \
-                     where it was chosen"
+                    "`{name}`: seed {seed} is used by both the comparison and its tuning; a winner would be evaluated on \
+                     the seed that selected it"
                 ));
-                Err(error.hint("leave `compare.tune.seeds` out, or give it other seeds than `compare.seeds`"))
+                Err(error.hint("leave `compare.tune.seeds` out, or set it to seeds outside `compare.seeds`"))
             }
         }
     }
 
-    /// Returns the ranges of an arm by key: those of all arms, replaced or extended by its own.
+    /// Returns the ranges of an arm by key: the shared ranges, replaced or extended by the arm's own.
     pub fn of(&self, name: &str, arm: &Arm, baseline: bool) -> Result<Vec<(String, Range)>> {
         let mut all = ranges(name, "compare.tune.ranges", &self.ranges)?;
         let own = if baseline { &self.baseline } else { &arm.ranges };
@@ -165,12 +165,12 @@ impl TuneConfig {
         }
         if all.is_empty() {
             let error = Error::new(format!("`{name}`: nothing is tuned for `{}`", arm.shown));
-            return Err(error.hint("name what is, in [compare.tune.ranges] or in the policy's own `ranges`"));
+            return Err(error.hint("add ranges to [compare.tune.ranges] or to the policy's own `ranges`"));
         }
         Ok(all)
     }
 
-    /// Returns an arm's trials. `seed` is the run's own.
+    /// Returns an arm's trials. `seed` is the run's seed.
     pub fn trials(&self, name: &str, (arm, baseline): (&Arm, bool), seed: u64) -> Result<Vec<TrialConfig>> {
         let ranges = self.of(name, arm, baseline)?;
         let declared: Vec<_> = ranges.iter().map(|(key, _)| value(&arm.config, key)).collect();
@@ -190,8 +190,8 @@ impl TuneConfig {
         Ok(std::iter::once(first).chain(others).collect())
     }
 
-    /// Returns for each rung the number of trials, without the declared setting where it was dropped, and the share of the
-    /// budget that each trial may have spent by its end.
+    /// Returns for each rung the number of trials, not counting a declared setting that was dropped, and
+    /// the share of the budget that a trial may have spent by the end of the rung.
     pub fn rungs(&self, trials: usize) -> Vec<(usize, f64)> {
         let reduction = self.reduction as usize;
         let mut sizes = vec![trials];
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(tune.seeds("test", 7, &[7, 8]).expect("others"), [1_000_007]);
         let same = TuneConfig { seeds: Seeds::List(vec![3, 8]), ..tune };
         let error = same.seeds("test", 7, &[7, 8]).expect_err("8 is in both");
-        assert!(error.what.starts_with("`test`: seed 8 is one of the comparison and one of its tuning"));
+        assert!(error.what.starts_with("`test`: seed 8 is used by both the comparison and its tuning"));
     }
 
     #[test]

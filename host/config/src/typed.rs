@@ -1,7 +1,7 @@
-//! From a config's tree to a type: the one door that every config goes through.
+//! Converts a config's tree to a type. Every config is read through this module.
 //!
-//! serde's derive takes a list for a struct, its fields in their order, and so `optimizer = [1]` for a learning
-//! rate of 1. Here a section is a table, whatever type asks for it.
+//! serde's derive accepts a list for a struct, with the fields in order, so `optimizer = [1]` would be a
+//! learning rate of 1. Here a section must be a table, whatever its type.
 
 use std::fmt;
 
@@ -14,18 +14,18 @@ use serde::de::{
 
 use crate::node::{Key, Location, Node, Value};
 
-/// Why a tree is not what was asked for.
+/// An error of converting a tree to a type.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// What is wrong.
+    /// The message.
     pub what: String,
-    /// Where, if that is known yet.
+    /// The place, if it is known yet.
     pub place: Option<Location>,
-    /// The sections around it, the innermost first.
+    /// The keys of the enclosing sections, innermost first.
     pub path: Vec<String>,
-    /// An unknown name, and the known ones.
+    /// An unknown name, with the known ones.
     pub unknown: Option<(String, Vec<String>)>,
-    /// A key that is not there.
+    /// A missing key.
     pub missing: Option<&'static str>,
 }
 
@@ -34,25 +34,25 @@ impl Fault {
         Self { what: what.into(), place, path: Vec::new(), unknown: None, missing: None }
     }
 
-    /// What TOML's parser says. `place` makes a place of a byte.
+    /// Returns the error of TOML's parser. `place` converts a byte offset to a place.
     pub fn of_toml(error: &toml::de::Error, place: impl Fn(usize) -> Location) -> Self {
         let what = shown::line(error.message(), shown::LINE);
         Self::new(what, error.span().map(|span| place(span.start)))
     }
 
-    /// A name that is none of these.
+    /// Returns the error for an unknown name. `expected` has the known ones.
     fn unknown(what: String, name: &str, expected: &'static [&'static str]) -> Self {
         let known = expected.iter().map(|name| (*name).to_owned()).collect();
         Self { unknown: Some((name.to_owned(), known)), ..Self::new(what, None) }
     }
 
-    /// The same, at a place, if it has none yet.
+    /// Sets the place, if there is none yet.
     fn at(mut self, place: Location) -> Self {
         self.place.get_or_insert(place);
         self
     }
 
-    /// The same, within a section.
+    /// Adds an enclosing section.
     fn within(mut self, key: &str) -> Self {
         self.path.push(key.to_owned());
         self
@@ -68,10 +68,10 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl serde::de::Error for Fault {
-    /// Takes a message of a type's own, such as one that refuses a value in its `Deserialize`.
+    /// Takes a message from a type's own `Deserialize`, such as one that refuses a value.
     fn custom<T: fmt::Display>(what: T) -> Self {
         let what = shown::line(&what.to_string(), shown::LINE);
-        // `AnyGrader` lists what each grader needs beside its name, which `unknown_variant` has no place for.
+        // `AnyGrader` lists needs after each grader's name, which `unknown_variant` does not support.
         let mut names = what.split('`').skip(1).step_by(2).map(str::to_owned);
         let unknown = what.starts_with("unknown variant").then(|| names.next()).flatten();
         let unknown = unknown.map(|name| (name, names.collect()));
@@ -91,7 +91,7 @@ impl serde::de::Error for Fault {
             [] => "there are no variants".to_owned(),
             [one] => format!("expected `{one}`"),
             [one, other] => format!("expected `{one}` or `{other}`"),
-            _ => format!("expected one of {}", allot_error::listed(expected.iter().copied())),
+            _ => format!("expected one of {}", allot_base::listed(expected.iter().copied())),
         };
         let what = shown::line(&format!("unknown variant `{name}`, {wanted}"), shown::LINE);
         Self::unknown(what, name, expected)
@@ -99,7 +99,7 @@ impl serde::de::Error for Fault {
 
     fn unknown_field(name: &str, expected: &'static [&'static str]) -> Self {
         let name = &shown::name(name);
-        let known = allot_error::listed(expected.iter().copied());
+        let known = allot_base::listed(expected.iter().copied());
         let what = match expected {
             [] => format!("unknown field `{name}`, there are no fields"),
             [_] => format!("unknown field `{name}`, expected {known}"),
@@ -113,7 +113,7 @@ impl serde::de::Error for Fault {
     }
 }
 
-/// What was found, with TOML's word for it.
+/// Returns the found value in words, with TOML's names of types.
 fn in_words(found: Unexpected<'_>) -> String {
     match found {
         Unexpected::Seq => "list".to_owned(),
@@ -122,8 +122,8 @@ fn in_words(found: Unexpected<'_>) -> String {
     }
 }
 
-/// What serde calls the types that configs have, and what a reader would. A test holds the first of each pair against
-/// serde.
+/// Names of types as serde prints them, with names that users understand. A test compares the first of each
+/// pair with serde.
 const TYPES: [(&str, &str); 8] = [
     ("u32", "a whole number from 0 to 4294967295"),
     ("u64", "a whole number, 0 or more"),
@@ -135,13 +135,13 @@ const TYPES: [(&str, &str); 8] = [
     ("a map", "a table"),
 ];
 
-/// What was expected, in a reader's words.
+/// Returns the expected type in words for users.
 fn wanted(expected: &dyn Expected) -> String {
     let named = expected.to_string();
     TYPES.iter().find(|(serde, _)| *serde == named).map_or(named, |(_, words)| (*words).to_owned())
 }
 
-/// A tree as serde reads it.
+/// A tree that serde reads strictly.
 #[derive(Clone, Copy)]
 pub(super) struct Strict<'t> {
     node: &'t Node,
@@ -152,7 +152,7 @@ impl<'t> Strict<'t> {
         Self { node }
     }
 
-    /// That a table was expected.
+    /// Returns the error for a value that is not a table.
     fn no_table(self) -> Fault {
         let found = match &self.node.value {
             Value::Flag(flag) => format!("boolean `{flag}`"),
@@ -167,7 +167,7 @@ impl<'t> Strict<'t> {
     }
 }
 
-/// What serde's derive calls the visitor of an enum with a tag. It would take a list, too. A test holds it against serde.
+/// Prefix of serde's name for the visitor of a tagged enum, which also accepts lists. A test checks it.
 const TAGGED: &str = "internally tagged enum";
 
 impl<'de> Deserializer<'de> for Strict<'_> {
@@ -292,7 +292,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     }
 }
 
-/// A variant of an enum that holds something.
+/// An enum's variant with a value.
 struct Variant<'t> {
     key: &'t Key,
     node: &'t Node,
@@ -313,7 +313,7 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
     type Error = Fault;
 
     fn unit_variant(self) -> Result<(), Fault> {
-        Err(Fault::new("it takes no value: give its name alone, as a text", Some(self.node.place)))
+        Err(Fault::new("it takes no value; give only its name, as a text", Some(self.node.place)))
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Fault> {
@@ -341,7 +341,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a type where a text stands.
+    /// Returns the error for a type that gets a text.
     fn said<T: for<'de> Deserialize<'de> + fmt::Debug>() -> String {
         let node = Node { value: Value::Text("x".to_owned()), place: Location::Option(0) };
         T::deserialize(Strict::of(&node)).map_or_else(|fault| fault.what, |value| format!("{value:?}"))

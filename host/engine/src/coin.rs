@@ -1,26 +1,25 @@
-//! The coin-flip world: an engine whose model is one odds per prompt.
+//! The coin-flip world: an engine whose model is one pass rate per prompt.
 //!
-//! For trying policies out in seconds. Its assumptions, all of them:
+//! It tests policies in seconds. All of its assumptions:
 //!
 //! - An answer is right or wrong. Prompt `i` is answered right with probability
-//!   `p_i = sigmoid(ability + skill_i - difficulty_i)`; `difficulty_i` is normal, fixed by the
-//!   world's seed.
-//! - Training is the policy gradient of exactly this model. For a batch of n examples with
-//!   advantages `A_j` that are not 0 the gradient at prompt i's logit is `g_i = Σ_j A_j (y_j - p_i) / n`
-//!   (`y_j` 1 for right, 0 for wrong). `skill_i` moves by `memory · signal · g_i`, and `ability`, which all
-//!   prompts and all held-out problems share, by `transfer · signal · Σ_i g_i · (1 - ability / ceiling)`.
-//!   An update is one such step: there are no mini-batches.
-//! - An optimizer such as Adam makes steps of one length: flat groups do not shorten them, and of a batch's
-//!   gradient, which is noisy, a step goes the less far along the true one the fewer rollouts it averages over.
-//!   Hence `signal = 1 / √(1 + noise / n)`, `noise` being the gradient noise scale (McCandlish et al. 2018,
-//!   arXiv 1812.06162) in rollouts. A model's grows as it learns; here it stays.
-//! - `noise`, `ceiling` and the form of both are by measured curves of the model that ships:
+//!   `p_i = sigmoid(ability + skill_i - difficulty_i)`. `difficulty_i` is normal and fixed by
+//!   the world's seed.
+//! - Training is the exact policy gradient of this model. For a batch of n examples with nonzero
+//!   advantages `A_j`, the gradient at prompt i's logit is `g_i = Σ_j A_j (y_j - p_i) / n` (`y_j` is
+//!   1 for right, 0 for wrong). `skill_i` moves by `memory · signal · g_i`. `ability`, shared by all
+//!   prompts and held-out problems, moves by `transfer · signal · Σ_i g_i · (1 - ability / ceiling)`.
+//!   An update is one such step, unless a policy's geometry cuts it into several.
+//! - An optimizer such as Adam makes steps of constant length. Zero-variance groups do not shorten them.
+//!   The fewer rollouts a noisy gradient averages over, the less of a step goes along the true gradient.
+//!   Hence `signal = 1 / √(1 + noise / n)`; `noise` is the gradient noise scale (McCandlish et al. 2018,
+//!   arXiv 1812.06162) in rollouts. A real model's grows as it learns; here it is constant.
+//! - `noise`, `ceiling` and the form of both follow measured curves of the default model:
 //!   `docs/archive/2026-11-22-coin.md`.
 //! - Stale rollouts count like fresh ones: no importance correction.
 //! - An answer's length is log-normal, the same for right and wrong, cut at the limit.
-//! - Its exponentials are a library's and not the system's, so that a run gives the same bytes on
-//!   every machine.
-//! - Sampling takes no time and no operations, so nothing here says anything about seconds or FLOPs.
+//! - Exponentials come from a library, not the system, so that a run gives the same bytes on every machine.
+//! - Sampling takes no time and no operations, so the world says nothing about seconds or FLOPs.
 
 pub use allot_settings::CoinConfig;
 
@@ -30,10 +29,10 @@ use allot_allocation::{
 
 use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole};
 
-/// The largest world: half a gigabyte of odds.
+/// Maximum number of prompts and of held-out problems: about 0.5 GB of odds.
 const MOST: u32 = 20_000_000;
 
-/// The engine.
+/// The coin-flip engine.
 #[derive(Clone, Debug)]
 pub struct Coin {
     config: CoinConfig,
@@ -43,12 +42,12 @@ pub struct Coin {
     skill: Vec<f64>,
     difficulty: Vec<f64>,
     held_out: Vec<f64>,
-    /// Since it was told of last.
+    /// Compute of updates since `computed` was last called.
     computed: Compute,
 }
 
 impl Coin {
-    /// A fresh model. `run_seed` fixes the world and every draw.
+    /// Returns an untrained model. `run_seed` fixes the world and every draw.
     pub fn new(config: CoinConfig, run_seed: u64) -> Result<Self, EngineError> {
         let check = |ok: bool, key, value: String, rule| {
             if ok { Ok(()) } else { Err(EngineError::Setting { key, value, rule }) }
@@ -95,29 +94,29 @@ impl Coin {
         })
     }
 
-    /// The world's numbers.
+    /// The world's settings.
     pub fn config(&self) -> &CoinConfig {
         &self.config
     }
 
-    /// Expected accuracy on the held-out problems: exact, no sampling.
+    /// Returns the exact expected accuracy on the held-out problems, without sampling.
     pub fn accuracy(&self) -> f64 {
         let right: f64 = self.held_out.iter().map(|d| sigmoid(self.ability - d)).sum();
         right / self.held_out.len() as f64
     }
 
-    /// Lengths of the prompts, in tokens.
+    /// Returns the lengths of the prompts, in tokens.
     pub fn prompt_lengths(&self) -> Vec<u32> {
         (0..u64::from(self.config.prompts))
             .map(|i| 20 + (seed::world(self.run_seed, 2, i) % 100) as u32)
             .collect()
     }
 
-    /// The column that a policy calls so, if the world has it: `difficulty` is what an answer's odds hang on, in
-    /// logits, and `level` is a coarse label as data sets have it: from 1 to 5, each for a fifth of
-    /// the distribution. It is also the source.
+    /// Returns the column that a policy calls `name`, if the world has it. `difficulty` is each
+    /// prompt's difficulty in logits. `level` is a coarse label like those of data sets: 1 to 5,
+    /// each for a fifth of the distribution. The source column equals `level`.
     pub fn column(&self, name: &str) -> Option<Column> {
-        // Where the fifths of a normal distribution end.
+        // Quintiles of the standard normal distribution.
         const FIFTHS: [f64; 4] = [
             -0.841_621_233_572_914_2,
             -0.253_347_103_135_799_7,
@@ -138,18 +137,18 @@ impl Coin {
         ))
     }
 
-    /// The odds of a right answer.
+    /// Returns the probability of a right answer.
     pub fn pass_rate(&self, prompt: PromptId) -> f64 {
         sigmoid(self.logit(prompt))
     }
 
-    /// The same at a temperature, which divides the logits.
+    /// Returns the pass rate at a temperature, which divides the logit.
     fn pass_rate_at(&self, prompt: PromptId, sampling: Option<SamplerSettings>) -> f64 {
         let logit = self.logit(prompt);
         sigmoid(sampling.map_or(logit, |own| logit / f64::from(own.temperature)))
     }
 
-    /// The logit of a right answer at temperature 1.
+    /// Returns the logit of a right answer at temperature 1.
     fn logit(&self, prompt: PromptId) -> f64 {
         let i = prompt.0 as usize;
         self.ability + self.skill[i] - self.difficulty[i]
@@ -232,12 +231,13 @@ impl Engine for Coin {
 }
 
 impl Coin {
-    /// One optimizer step. Gives the gradient that all prompts share, and the share of it that noise leaves.
+    /// Makes one optimizer step. Returns the gradient shared by all prompts, and the share of it
+    /// that noise leaves.
     fn step(&mut self, batch: &[Example<'_, bool>]) -> Result<(f64, f64), EngineError> {
         self.computed.optimizer_steps += 1;
         let learned = || batch.iter().filter(|e| e.advantage != 0.0);
         self.computed.trained_tokens += learned().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
-        // Of no rollout with an advantage there is no gradient, either.
+        // If no rollout has an advantage, the gradient is 0.
         let n = learned().count().max(1) as f64;
         let signal = 1.0 / (1.0 + self.config.noise / n).sqrt();
         let mut shared = 0.0;
@@ -269,7 +269,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-x))
 }
 
-/// A standard normal draw (Box–Muller), the same on every machine.
+/// Returns a standard normal draw (Box–Muller), the same on every machine.
 pub fn normal(stream: &mut seed::Stream) -> f64 {
     let radius = (-2.0 * libm::log(1.0 - stream.unit())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * stream.unit())
@@ -297,7 +297,7 @@ mod tests {
         );
     }
 
-    /// What an update on so many rollouts of one prompt, half of them right, teaches all prompts.
+    /// Returns the ability gained by an update on this many rollouts of one prompt, half of them right.
     fn taught(noise: f64, rollouts: u32) -> f64 {
         let mut coin =
             Coin::new(CoinConfig { noise, ..CoinConfig::default() }, 5).expect("a config that is fine");

@@ -1,5 +1,5 @@
-//! A core: a model on a device, with the state of its training. This trait is all that the engine knows of a core: not
-//! where the numbers are, nor how they are computed.
+//! The [`Core`] trait: a model on a device, with its training state. The engine uses a core only
+//! through this trait and does not depend on where its numbers are or how they are computed.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::{Interrupt, OptimizerConfig, Sampling, SamplingMask, Stops};
 
 pub use crate::statistics::TokenStatistics;
 
-/// Returns the gradient of the loss by the statistics of an answer's tokens, given its sequence's number and these
-/// statistics. A core calls it once for each sequence with an answer, in any order and from several threads.
+/// Returns the gradients of the loss, given a sequence's index and the statistics of its answer's
+/// tokens. A core calls it once per sequence with an answer, in any order and from several threads.
 pub type Loss<'a> = dyn Fn(usize, &[TokenStatistics]) -> TokenGradients + Sync + 'a;
 
 /// A model that samples, scores and learns.
@@ -25,13 +25,13 @@ pub trait Core {
         &self.arena().shape
     }
 
-    /// Whether adapters are trained, and the weights are not.
+    /// Whether adapters are trained and the weights are frozen.
     fn adapted(&self) -> bool {
         false
     }
 
-    /// Samples an answer to each request, `rows` at a time. `whole` is called with each answer once it is complete, and
-    /// its request's number, in any order. On an interrupt the incomplete ones are dropped.
+    /// Samples an answer to each request, `rows` at a time. `whole` receives each complete answer
+    /// with its request's index, in any order. After an interrupt, incomplete answers are dropped.
     fn sample(
         &self,
         requests: &[Request<'_>],
@@ -41,7 +41,7 @@ pub trait Core {
         interrupt: &Interrupt,
     ) -> Result<(), ModelError>;
 
-    /// Samples an answer to each request and returns all of them, in the order of the requests.
+    /// Samples an answer to each request and returns them in the order of the requests.
     fn answers(
         &self,
         requests: &[Request<'_>],
@@ -54,7 +54,7 @@ pub trait Core {
         Ok(answers)
     }
 
-    /// Statistics of each answer's tokens, under the current weights or the reference.
+    /// Returns statistics of each answer's tokens, under the current weights or the reference.
     fn score(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -62,8 +62,8 @@ pub trait Core {
         reference: bool,
     ) -> Result<Vec<Vec<TokenStatistics>>, ModelError>;
 
-    /// Adds a micro-batch to the gradients. Without sequences there is nothing to add, and a step that
-    /// follows is made all the same.
+    /// Adds the gradients of a micro-batch. With no sequences it adds nothing, and the next
+    /// [`Core::step`] still makes a step.
     fn learn(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -71,71 +71,71 @@ pub trait Core {
         loss: &Loss<'_>,
     ) -> Result<(), ModelError>;
 
-    /// Gives up the gradients gathered.
+    /// Drops the accumulated gradients.
     fn forget(&mut self);
 
-    /// One step of the optimizer on the gradients gathered, which are then zero again. Gives their norm
-    /// before it was cut. Where that is not finite nothing changes.
+    /// Makes one optimizer step with the accumulated gradients, then clears them. Returns the
+    /// gradient norm before clipping. If the norm is not finite, nothing changes.
     fn step(&mut self, config: &OptimizerConfig, rate: f64) -> Result<f64, ModelError>;
 
-    /// Waits until the device has done all work. Only measurements of time need it: later calls wait for what they
-    /// read.
+    /// Waits until the device has finished all work. Only time measurements need it: other calls
+    /// wait for the results that they read.
     fn wait(&self) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// A second core with the same weights and the same state of the optimizer, which can go to another thread. None where
-    /// this kind of core is one of a kind.
+    /// Returns a second core with the same weights and optimizer state, which can move to another
+    /// thread. `None` if this kind of core cannot be copied.
     fn fork(&self) -> Result<Option<Box<dyn Core + Send>>, ModelError> {
         Ok(None)
     }
 
-    /// How far a fork was trained.
+    /// The training state of a fork. `None` if this kind of core cannot be copied.
     fn training(&self) -> Option<Training<'_>> {
         None
     }
 
-    /// Goes on where a fork was trained to.
+    /// Adopts the training state of a fork.
     fn follow(&mut self, _fork: Training<'_>) {}
 
-    /// Steps that the optimizer has made.
+    /// Optimizer steps made so far.
     fn steps(&self) -> u32;
 
-    /// Whether every number that is trained is finite.
+    /// Whether all trained parameters are finite.
     fn finite(&self) -> Result<bool, ModelError>;
 
-    /// All weights but adapters, in the arena's layout.
+    /// All weights without adapters, in the arena's layout.
     fn weights(&self) -> Result<Cow<'_, [f32]>, ModelError>;
 
-    /// The gradients gathered so far, in the layout of what is trained.
+    /// The accumulated gradients, in the layout of the trained parameters.
     fn gathered(&self) -> Result<Vec<f32>, ModelError>;
 
-    /// The weights as others should see them, on the host: with the adapters merged, if there are any.
+    /// The weights to export, on the host, with any adapters merged.
     fn checkpoint(&self) -> Result<Checkpoint, ModelError>;
 
-    /// Writes into a folder what a checkpoint keeps beside the weights.
+    /// Writes the files that a checkpoint keeps beside the weights into `folder`.
     fn save_training(&self, folder: &Path) -> Result<(), ModelError>;
 
-    /// Takes up training where a checkpoint left it, after this many steps of the optimizer: what
-    /// [`Core::save_training`] wrote, and the weights in `model`.
+    /// Resumes training from a checkpoint made after `steps` optimizer steps. Reads the files of
+    /// [`Core::save_training`] from `folder` and the weights from `model`.
     fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError>;
 }
 
-/// How far a core was trained: what two copies of one model differ in.
+/// The training state in which two copies of one model differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Training<'a> {
-    /// The numbers that are trained.
+    /// The trained parameters.
     pub(crate) trained: &'a [f32],
-    /// The optimizer's.
+    /// The optimizer's moments.
     pub(crate) moments: &'a Moments,
 }
 
-/// An answer that is wanted.
+/// A request for one answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The prompt's tokens; at least one. Requests of one prompt that follow each other share it.
+    /// The prompt's tokens; at least one. Consecutive requests with the same prompt share its pass.
     pub prompt: &'a [u32],
-    /// The seed of its draws.
+    /// The seed of the answer's random numbers.
     pub seed: u64,
     /// How tokens are drawn.
     pub sampling: Sampling,
@@ -144,61 +144,61 @@ pub struct Request<'a> {
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answered {
-    /// Its tokens, with the one that stopped it, or in which a text did.
+    /// Its tokens, including the stop token or the token in which a stop text ends.
     pub tokens: Vec<u32>,
-    /// The log-probability of each at the sampling temperature, before top-k and top-p; after them where the mask is kept.
+    /// Log-probability of each token at the temperature; after top-k and top-p only if `mask` is kept.
     pub log_probs: Vec<f32>,
-    /// Mean entropy of the distributions that they were drawn from, in nats.
+    /// Mean entropy of the distributions that the tokens were drawn from, in nats.
     pub entropy: f32,
-    /// Whether it met the length limit.
+    /// Whether it reached the length limit.
     pub truncated: bool,
-    /// What its tokens were drawn from, where that is kept.
+    /// The tokens that each token was drawn from; empty unless sampling keeps them.
     pub mask: SamplingMask,
 }
 
-/// A prompt and the answer that was given.
+/// A prompt and an answer to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a> {
-    /// Prompt and answer, in tokens.
+    /// Tokens of prompt and answer.
     pub tokens: &'a [u32],
-    /// How many of them are the prompt. At least 1.
+    /// Number of prompt tokens; at least 1.
     pub prompt: usize,
-    /// What the answer's tokens were drawn from, if not from the whole vocabulary: what is said of them is among those.
+    /// Tokens that the statistics of each answer token are computed over; `None` for the whole vocabulary.
     pub mask: Option<&'a SamplingMask>,
 }
 
 impl Sequence<'_> {
-    /// Tokens of the answer.
+    /// Returns the number of answer tokens.
     pub fn answer(&self) -> usize {
         self.tokens.len() - self.prompt
     }
 
-    /// Whether another one has the same prompt.
+    /// Returns whether `other` has the same prompt.
     pub fn shares_prompt(&self, other: &Sequence<'_>) -> bool {
         self.tokens[..self.prompt] == other.tokens[..other.prompt]
     }
 
-    /// Tokens that the model reads: all but the last, which it only predicts.
+    /// Returns the number of tokens that the model reads: all but the last, which is only predicted.
     pub fn read(&self) -> usize {
         self.tokens.len() - 1
     }
 }
 
-/// How a batch is learned from or scored.
+/// Options of a pass that scores or learns.
 #[derive(Clone, Copy, Debug)]
 pub struct PassOptions {
-    /// What logits are divided by.
+    /// Divisor of the logits.
     pub temperature: f32,
-    /// Whether activations are made again in the backward pass.
+    /// Whether activations are recomputed in the backward pass.
     pub recompute: bool,
 }
 
-/// Gradients by what the model says of an answer's tokens.
+/// Gradients by the statistics of an answer's tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenGradients {
     /// By each log-probability.
     pub log_probs: Vec<f32>,
-    /// By each entropy; empty where a loss does not look at them.
+    /// By each entropy; empty if the loss does not use entropies.
     pub entropies: Vec<f32>,
 }
 
@@ -215,7 +215,7 @@ impl FromIterator<f32> for TokenGradients {
 }
 
 impl TokenGradients {
-    /// Appends those of another answer.
+    /// Appends the gradients of another answer.
     pub fn extend(&mut self, other: Self) {
         let (before, entropies) = (self.log_probs.len(), &mut self.entropies);
         self.log_probs.extend(other.log_probs);

@@ -1,6 +1,6 @@
-//! The model on the CPU: sampling, scoring and learning with loops and matrix products of our own. Fewer and
-//! larger operations than candle's autograd, and no buffer made twice; the twin that it is held against is
-//! [`crate::model::Decoder`].
+//! The model on the CPU: sampling, scoring and learning with this crate's own loops and matrix
+//! products. It uses fewer and larger operations than candle's autograd and reuses its buffers.
+//! Tests compare it with [`crate::model::Decoder`].
 
 mod adamw;
 pub(crate) mod arena;
@@ -55,54 +55,54 @@ use packed::PackedWeights;
 use pass::{Pass, PassContext};
 use weights::{Gradients, Weights};
 
-/// Whether this processor has an instruction for products in bf16. Without one the same numbers come from float32.
+/// Returns whether the processor has an instruction for bf16 products. Without it, float32 gives the same.
 pub fn has_bf16() -> bool {
     avx512_bf16::Avx512Bf16::here().is_some()
 }
 
-/// Bytes that the gradients of all threads together may take; past that, threads share one.
+/// Limit in bytes of the gradients of all threads together; beyond it, threads share gradients.
 const GRADIENTS: usize = 2 << 30;
 
-/// A model on the CPU, with what training it needs.
+/// A model on the CPU, with its training state.
 pub struct Cpu {
     arena: Arena,
     arithmetic: Arithmetic,
     base: Vec<f32>,
     adapters: Option<(Adapters, Vec<f32>)>,
-    /// The weights as they were, for a penalty on leaving them. Adapters need no copy.
+    /// The initial weights, for a KL penalty. Adapters need no copy.
     reference: Option<Vec<f32>>,
     rope: RopeTable,
-    /// The weights as products read them, until they change.
+    /// The weights packed for products, until they change.
     laid: OnceLock<PackedWeights>,
-    /// Room for the next ones.
+    /// Buffers for the next packed weights.
     spare: Mutex<Option<PackedWeights>>,
     moments: Moments,
-    /// One for each slice of a batch.
+    /// Gradients, one list for each slice of a batch.
     gradients: Vec<Vec<f32>>,
     passes: Vec<Pass>,
     pool: ThreadPool,
     threads: usize,
 }
 
-/// How a model is set up.
+/// Settings of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// What products are computed in.
+    /// Number format of products.
     pub precision: Precision,
     /// Threads.
     pub threads: usize,
     /// Longest sequence, prompt and answer together, in tokens.
     pub longest: usize,
-    /// Adapters to train, in place of all weights.
+    /// Adapters to train instead of all weights.
     pub lora: Option<LoraConfig>,
-    /// Whether the weights of now are kept as a reference.
+    /// Whether the initial weights are kept as a reference.
     pub reference: bool,
     /// The run's seed, for fresh adapters.
     pub seed: u64,
 }
 
 impl Cpu {
-    /// A model with these weights.
+    /// Returns a model with these weights.
     pub fn new(checkpoint: &Checkpoint, setup: Setup) -> Result<Self, ModelError> {
         let arena = Arena::new(&checkpoint.shape);
         let numbers = |t: &candle_core::Tensor| t.flatten_all()?.to_vec1::<f32>();
@@ -114,7 +114,7 @@ impl Cpu {
         Self::of(arena, base, setup)
     }
 
-    /// A model with these numbers, in the arena's layout.
+    /// Returns a model with these weights, in the arena's layout.
     pub fn of(arena: Arena, base: Vec<f32>, setup: Setup) -> Result<Self, ModelError> {
         arena.shape.fits(setup.longest, By::Cpu)?;
         let adapters = setup.lora.map(|config| {
@@ -141,17 +141,17 @@ impl Cpu {
         })
     }
 
-    /// The same as on a machine that has no instruction for products in bf16.
+    /// Computes as on a machine without an instruction for bf16 products.
     pub fn without_instruction(self) -> Self {
         Self { arithmetic: self.arithmetic.without_instruction(), laid: OnceLock::new(), ..self }
     }
 
-    /// The numbers that are trained.
+    /// The trained parameters.
     pub fn trained(&self) -> &[f32] {
         self.adapters.as_ref().map_or(&self.base, |(_, numbers)| numbers)
     }
 
-    /// Puts back what was trained, and the optimizer's moments.
+    /// Restores the trained parameters and the optimizer's moments.
     fn restore(&mut self, trained: Vec<f32>, moments: Moments) {
         self.outdated();
         match &mut self.adapters {
@@ -161,12 +161,12 @@ impl Cpu {
         self.moments = moments;
     }
 
-    /// The adapters' layout, where adapters are trained.
+    /// The adapters' layout, if adapters are trained.
     pub fn adapters(&self) -> Option<&Adapters> {
         self.adapters.as_ref().map(|(adapters, _)| adapters)
     }
 
-    /// All weights as others should see them: with the adapters merged, if there are any.
+    /// All weights to export, with any adapters merged.
     pub fn merged(&self) -> Cow<'_, [f32]> {
         match &self.adapters {
             None => Cow::Borrowed(&self.base),
@@ -183,7 +183,7 @@ impl Cpu {
         Weights { arena: &self.arena, base: &self.base, adapters, laid: None, arithmetic: self.arithmetic }
     }
 
-    /// The weights in the layout of products, which is made here where they have changed since.
+    /// Returns the weights packed for products, packing them if they have changed.
     fn packed(&self) -> &PackedWeights {
         self.laid.get_or_init(|| {
             let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());
@@ -191,8 +191,8 @@ impl Cpu {
         })
     }
 
-    /// How passes compute, on the pool's threads, with the weights or those of the reference, which are used too seldom to
-    /// be laid out.
+    /// Returns the context of passes on the pool's threads, with the current weights or the
+    /// reference. The reference is used too rarely to be packed.
     fn how(&self, PassOptions { temperature, recompute }: PassOptions, reference: bool) -> PassContext<'_> {
         let weights = if reference {
             let base = self.reference.as_deref().unwrap_or(&self.base);
@@ -204,14 +204,14 @@ impl Cpu {
         PassContext { weights, rope: &self.rope, temperature, recompute, threads }
     }
 
-    /// The weights are about to change.
+    /// Drops the packed weights, which are about to change.
     fn outdated(&mut self) {
         if let (Some(laid), Ok(spare)) = (self.laid.take(), self.spare.get_mut()) {
             *spare = Some(laid);
         }
     }
 
-    /// Slices that a batch is cut into: one a thread, while their gradients fit.
+    /// Number of slices of a batch: one per thread, as long as their gradients fit.
     fn slices(&self) -> usize {
         self.threads.min(GRADIENTS / (4 * self.trained().len()).max(1)).max(1)
     }
@@ -226,7 +226,7 @@ impl Core for Cpu {
         self.adapters.is_some()
     }
 
-    /// On the model's threads; answers are handed over on this one meanwhile.
+    /// Runs on the model's threads. The calling thread hands over answers meanwhile.
     fn sample(
         &self,
         requests: &[Request<'_>],
@@ -337,7 +337,7 @@ impl Core for Cpu {
         self.outdated();
         let trained = self.adapters.as_mut().map_or(&mut self.base, |(_, numbers)| numbers);
         trained.copy_from_slice(fork.trained);
-        // In the room that they have: a clone beside it would be twice the model.
+        // In place: a clone would need a second copy of the model.
         let Moments { steps, means, squares } = fork.moments;
         self.moments.steps = *steps;
         self.moments.means.clone_from(means);
@@ -377,14 +377,14 @@ impl Core for Cpu {
     }
 }
 
-/// Threads for a model.
+/// Returns a thread pool for a model.
 fn pool(threads: usize) -> Result<ThreadPool, ModelError> {
     let pool = ThreadPoolBuilder::new().num_threads(threads).build();
     pool.map_err(|e| ModelError::Threads(e.to_string()))
 }
 
-/// Runs of sequences, none of them empty, with about the same number of tokens. Depends on the sequences
-/// and the number of slices alone, so that sums come out the same each time.
+/// Splits sequences into non-empty ranges with about the same number of tokens. The split
+/// depends only on the sequences and the number of slices, so that sums are reproducible.
 fn split(sequences: &[Sequence<'_>], slices: usize) -> Vec<std::ops::Range<usize>> {
     let shares = |i: usize| i > 0 && sequences[i].shares_prompt(&sequences[i - 1]);
     let prompt = |i: usize| if shares(i) { 0 } else { sequences[i].prompt };

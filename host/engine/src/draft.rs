@@ -1,5 +1,5 @@
-//! An answer on its way: tokens are drawn here, so that the same logits give the same answer whatever made
-//! them. A device that draws by itself is given the random numbers from here, and tells what it drew.
+//! An answer that is being generated. Tokens are drawn here, so that equal logits give equal answers.
+//! A device that draws tokens itself takes its random numbers from here and reports each token.
 
 use allot_allocation::seed::Stream;
 
@@ -19,7 +19,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Nothing yet.
+    /// Returns an empty answer.
     pub fn new(request: &Request<'_>) -> Self {
         Self {
             sampling: request.sampling,
@@ -31,28 +31,28 @@ impl Draft {
         }
     }
 
-    /// Tokens so far.
+    /// Returns the number of tokens so far.
     pub fn len(&self) -> usize {
         self.answer.tokens.len()
     }
 
-    /// Its newest token; there is one.
+    /// Returns its newest token; there must be one.
     pub fn newest(&self) -> u32 {
         self.answer.tokens[self.answer.tokens.len() - 1]
     }
 
-    /// Whether it has come to its end.
+    /// Returns whether the answer has ended.
     pub fn done(&self) -> bool {
         self.done
     }
 
-    /// How its tokens are drawn. This and the two that follow are for devices that draw by themselves.
+    /// Returns how its tokens are drawn. Like `random` and `told`, for devices that draw tokens themselves.
     #[cfg(any(feature = "cuda", test))]
     pub fn sampling(&self) -> &Sampling {
         &self.sampling
     }
 
-    /// Draws a token from logits that are divided by the temperature.
+    /// Draws a token from logits already divided by the temperature.
     pub fn take(&mut self, logits: &[f32], stops: &Stops) {
         let unit = self.stream.unit();
         if !self.sampling.keep_mask || !self.sampling.cuts() {
@@ -67,14 +67,14 @@ impl Draft {
         self.push(token, TokenStatistics::of(&masked, token as usize), stops);
     }
 
-    /// The random numbers that its next tokens are drawn with, as long as there are places for them.
+    /// Fills `units` with the random numbers of the next tokens, without consuming them.
     #[cfg(any(feature = "cuda", test))]
     pub fn random(&self, units: &mut [f64]) {
         let mut stream = self.stream.clone();
         units.fill_with(|| stream.unit());
     }
 
-    /// A token that a device drew with the next of them, from logits divided by the temperature.
+    /// Records a token that a device drew with the next random number, from logits over the temperature.
     #[cfg(any(feature = "cuda", test))]
     pub fn told(&mut self, token: u32, statistics: TokenStatistics, stops: &Stops) {
         self.stream.unit();
@@ -91,7 +91,7 @@ impl Draft {
         self.done = stopped || full;
     }
 
-    /// Divides a row of logits by its temperature.
+    /// Divides a row of logits by the temperature.
     pub fn cool(&self, logits: &mut [f32]) {
         let divisor = self.sampling.divisor();
         if divisor != 1.0 {
@@ -102,7 +102,7 @@ impl Draft {
         }
     }
 
-    /// The whole answer.
+    /// Returns the complete answer.
     pub fn finish(mut self) -> Answered {
         self.answer.entropy = (self.entropy / self.answer.tokens.len() as f64) as f32;
         self.answer

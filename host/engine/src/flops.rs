@@ -1,10 +1,10 @@
-//! How many floating-point operations a model's passes take.
+//! Floating-point operations of a model's passes. A multiplication and an addition are two.
 //!
-//! What the passes need is counted, and not what one core or another does twice to save memory; nor are the
-//! small products of adapters. A multiplication and an addition are two. Counted are the matrix products and attention, which is by
-//! position; norms, rope and activations are left out, as everybody leaves them out: less than a
-//! hundredth of the rest. The rule of thumb "2ND for a pass, 6ND for training" (Kaplan et al. 2020,
-//! arXiv 2001.08361) is this without attention and with the embedding's rows for the head's.
+//! Matrix products and attention (by position) are counted as the passes need them, without a
+//! core's extra work to save memory. The small products of adapters are left out. So are norms,
+//! rope and activations, as is usual: they are less than a hundredth of the rest. The rule of
+//! thumb "2ND for a pass, 6ND for training" (Kaplan et al. 2020, arXiv 2001.08361) is this
+//! count without attention, with the embedding's rows for the head's.
 
 use std::ops::Range;
 
@@ -14,25 +14,25 @@ use crate::model::Shape;
 use crate::{Answer, Sample};
 
 impl Shape {
-    /// Of reading a prompt of so many tokens once, up to the distribution of the first token after it.
+    /// Operations of reading a prompt of this many tokens, including the head for the first answer token.
     pub fn prefill_flops(&self, prompt: usize) -> f64 {
         self.blocks_flops(0..prompt) + self.head_flops()
     }
 
-    /// Of the answer's tokens after its first one, which the prompt's pass gave.
+    /// Operations of the answer's tokens after the first, which the prompt's pass gave.
     pub fn decode_flops(&self, prompt: usize, answer: usize) -> f64 {
         let more = answer.saturating_sub(1);
         self.blocks_flops(prompt..prompt + more) + more as f64 * self.head_flops()
     }
 
-    /// Of one pass over prompt and answer, with the head at the answer's tokens alone. The last token is only
-    /// foretold.
+    /// Operations of one pass over prompt and answer, with the head only at the answer's tokens.
+    /// The last token is only predicted, not read.
     pub fn pass_flops(&self, prompt: usize, answer: usize) -> f64 {
         self.blocks_flops(0..(prompt + answer).saturating_sub(1)) + answer as f64 * self.head_flops()
     }
 
-    /// Of sampling these rollouts, granted in these lines, with the tokens of prompts of such lengths: a prompt is
-    /// read once for all the answers that a line grants.
+    /// Compute of sampling these rollouts, granted in these lines. `length` returns a prompt's
+    /// tokens. A prompt is read once for all the answers that a line grants.
     pub fn sampled(
         &self,
         lines: &[GrantLine],
@@ -50,11 +50,11 @@ impl Shape {
         compute
     }
 
-    /// Of all blocks for tokens at these positions.
+    /// Operations of all blocks for tokens at these positions.
     pub(crate) fn blocks_flops(&self, positions: Range<usize>) -> f64 {
         let (queries, keys) = ((self.heads * self.head) as f64, (self.kv_heads * self.head) as f64);
         let hidden = self.hidden as f64;
-        // A token goes through some experts, and the router looks at all.
+        // A token goes through the active experts; the router scores all experts.
         let inner = match self.variant.experts {
             Some(experts) => 3.0 * (experts.active * experts.intermediate) as f64 + experts.count as f64,
             None => 3.0 * self.intermediate as f64,
@@ -64,15 +64,15 @@ impl Shape {
         self.layers as f64 * 2.0 * weights * tokens + self.attention_flops(positions)
     }
 
-    /// Of attention alone, which has no weights: a token attends to itself and all before it, or those of its window,
-    /// and each of them costs a product with its key and one with its value.
+    /// Operations of attention alone, which has no weights. A token attends to itself and all tokens
+    /// before it, or to those in its window. Each costs one product with its key and one with its value.
     pub fn attention_flops(&self, positions: Range<usize>) -> f64 {
         let all = |positions: Range<usize>| {
             let (tokens, before) = (positions.len() as f64, positions.start as f64);
             tokens * before + tokens * (tokens + 1.0) / 2.0
         };
         let seen = |layer| {
-            // Up to here a token sees all before it.
+            // Up to this position a token sees all tokens before it.
             let full = self.window(layer).unwrap_or(positions.end).clamp(positions.start, positions.end);
             all(positions.start..full)
                 + (positions.end - full) as f64 * self.window(layer).unwrap_or(0) as f64
@@ -81,7 +81,7 @@ impl Shape {
         4.0 * (self.heads * self.head) as f64 * seen
     }
 
-    /// Of the head for one token.
+    /// Operations of the head for one token.
     fn head_flops(&self) -> f64 {
         2.0 * self.hidden as f64 * self.vocabulary as f64
     }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn operations_are_those_of_the_products_counted_one_by_one() {
         let shape = shape();
-        // Query and output 4×4, key and value 4×2, gate, up and down 4×10.
+        // Query and output are 4×4, key and value 4×2, gate, up and down 4×10.
         let weights = f64::from(2 * 16 + 2 * 8 + 3 * 40);
         // The third token sees three positions, in 2 heads of width 2, twice.
         let third = 2.0 * (2.0 * weights + 2.0 * 2.0 * 3.0 * 4.0);
@@ -131,7 +131,7 @@ mod tests {
         let experts = Experts { count: 6, active: 2, intermediate: 3, normalized: true };
         mixture.variant.experts = Some(experts);
         let plain = shape().blocks_flops(2..3) - 2.0 * 2.0 * f64::from(3 * 40);
-        // In 2 layers: 2 experts of three 4×3, and a router of 4×6.
+        // In 2 layers: 2 experts of three 4×3 matrices, and a router of 4×6.
         assert_eq!(mixture.blocks_flops(2..3), plain + 2.0 * 2.0 * f64::from(2 * 3 * 12 + 24));
     }
 
@@ -143,7 +143,7 @@ mod tests {
             ..shape()
         };
         let (every, one) = (windowed(Vec::new()), windowed(vec![true, false]));
-        // One layer, one more token seen: a product with its key and one with its value, in 2 heads of width 2.
+        // One more visible token in a layer: products with its key and its value, in 2 heads of width 2.
         let each = 2.0 * 2.0 * 4.0;
         for position in 0..8 {
             let of = |shape: &Shape| shape.attention_flops(position..position + 1);

@@ -1,24 +1,24 @@
-//! A wish to stop, looked at between two tokens and between two micro-batches.
+//! A request to stop, polled between two tokens and between two micro-batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to stop work. Clones share it.
+/// A request to stop work, shared by its clones.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// An interrupt that is not asked for yet.
+    /// Returns an interrupt that is not requested yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks for a stop. Returns whether it was asked for before.
+    /// Requests a stop. Returns whether it was already requested.
     pub fn ask(&self) -> bool {
         self.0.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether a stop was asked for.
+    /// Returns whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

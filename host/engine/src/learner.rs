@@ -1,7 +1,7 @@
-//! A second copy of the model that learns on a thread of its own, while the first one samples.
+//! A second copy of the model that learns on its own thread while the first copy samples.
 //!
-//! The first copy stays at the last update that was asked for until the next one is: what it samples and what a checkpoint
-//! keeps are of that, however far the second one is. So whatever stops the program, an update that was begun is begun anew.
+//! Sampling and checkpoints use the first copy, which keeps the weights of the last finished
+//! `update` call. If the program stops, an update that was begun is made again from the start.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -14,31 +14,31 @@ use crate::model::ModelError;
 use crate::update::{TrainingSample, UpdateConfig, UpdateContext, update};
 use crate::{EngineError, Interrupt, OptimizerConfig, Report, SamplingMask};
 
-/// The interval at which an interrupt is polled while an update is awaited.
+/// The interval at which an interrupt is polled while waiting for an update.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A rollout to learn from, with all that belongs to it.
+/// A rollout to learn from, with owned data.
 #[derive(Clone, Debug)]
 pub(crate) struct Lesson {
-    /// Prompt and answer.
+    /// Tokens of prompt and answer.
     pub(crate) tokens: Vec<u32>,
-    /// How many of them are the prompt.
+    /// Number of prompt tokens.
     pub(crate) prompt: usize,
     /// Log-probabilities when it was sampled.
     pub(crate) sampled: Vec<f32>,
-    /// What its tokens were drawn from, where that is kept.
+    /// The tokens that each token was drawn from; empty unless sampling keeps them.
     pub(crate) mask: SamplingMask,
     /// The temperature that it was sampled at.
     pub(crate) temperature: f32,
-    /// Whether the weights changed since.
+    /// Whether the weights have changed since.
     pub(crate) stale: bool,
-    /// Whether it met its length limit.
+    /// Whether it reached the length limit.
     pub(crate) truncated: bool,
     /// Its advantage.
     pub(crate) advantage: f32,
 }
 
-/// An update, with all that it is made of.
+/// An update, with all its inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     pub(crate) lessons: Vec<Lesson>,
@@ -46,13 +46,13 @@ pub(crate) struct Work {
     pub(crate) optimizer: OptimizerConfig,
     /// The length limit of an answer.
     pub(crate) longest: usize,
-    /// The share of the run that is over.
+    /// Fraction of the run completed.
     pub(crate) progress: f64,
-    /// As in [`UpdateContext::foreign`].
+    /// Like [`UpdateContext::foreign`].
     pub(crate) foreign: Option<f64>,
 }
 
-/// What comes of it.
+/// The result of an update.
 type Made = Result<(Report, Compute), EngineError>;
 
 impl Lesson {
@@ -88,23 +88,23 @@ impl Work {
     }
 }
 
-/// The copy, here or on its thread.
+/// The copy, idle or on its thread.
 pub(crate) enum Learner {
-    /// It has nothing to do.
+    /// No update is running.
     Idle(Box<dyn Core + Send>),
-    /// An update is being made.
+    /// An update is running.
     Busy(Receiver<(Box<dyn Core + Send>, Made)>),
-    /// It was lost in an update that ended in an error, and so is the run.
+    /// The copy was lost in an update that failed, and the run with it.
     Lost,
 }
 
 impl Learner {
-    /// A copy of a core, where its kind can be copied.
+    /// Returns a learner with a copy of a core, if its kind can be copied.
     pub(crate) fn of(core: &dyn Core) -> Result<Option<Self>, ModelError> {
         Ok(core.fork()?.map(Self::Idle))
     }
 
-    /// Begins an update, unless one is being made.
+    /// Starts an update unless one is running.
     pub(crate) fn begin(&mut self, work: Work, interrupt: &Interrupt) -> Result<(), ModelError> {
         let Self::Idle(mut core) = std::mem::replace(self, Self::Lost) else { return Ok(()) };
         let (tell, told) = mpsc::sync_channel(1);
@@ -119,8 +119,8 @@ impl Learner {
         Ok(())
     }
 
-    /// The update that was begun, or else one that is made now. The core then has its weights too. After an interrupt it is
-    /// not awaited.
+    /// Returns the result of the running update, or makes one now. Copies the new weights to
+    /// `core`. Does not wait for the update after an interrupt.
     pub(crate) fn finish(&mut self, core: &mut dyn Core, work: &Work, interrupt: &Interrupt) -> Made {
         let (mut copy, begun) = match std::mem::replace(self, Self::Lost) {
             Self::Idle(copy) => (copy, None),
@@ -134,7 +134,7 @@ impl Learner {
             Self::Lost => return Err(ModelError::Threads("the one that learns is gone".to_owned()).into()),
         };
         let made = match begun {
-            // It was asked to stop before it changed anything, and this process goes on.
+            // The update was interrupted before it changed anything, but the run goes on.
             None | Some(Err(EngineError::Interrupted)) => work.make(copy.as_mut(), interrupt),
             Some(made) => made,
         };
@@ -148,7 +148,7 @@ impl Learner {
     }
 }
 
-/// Waits for the message of a thread; None after an interrupt.
+/// Waits for a thread's message; returns `None` after an interrupt.
 fn wait<T>(told: &Receiver<T>, interrupt: &Interrupt) -> Option<T> {
     loop {
         match told.recv_timeout(LOOK) {

@@ -1,8 +1,8 @@
-//! What samples and learns: a model on some device, behind two verbs.
+//! Sampling and learning: a model on some device, behind the [`Engine`] trait.
 //!
-//! [`Engine`] is all that the host knows of it. Weights may be local, on a GPU, on another machine
-//! or, in [`Coin`], a table of odds: nothing outside this crate may assume where they are. The
-//! crate knows nothing of policies and of the sandbox that they run in.
+//! The host samples and updates through [`Engine`]. Weights may be local, on a GPU, on another
+//! machine or, in [`Coin`], a table of odds. Code outside this crate must not assume where they
+//! are. The crate does not depend on policies or on their sandbox.
 //!
 //! ```
 //! use allot_allocation::PromptId;

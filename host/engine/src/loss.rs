@@ -1,44 +1,44 @@
-//! Policy losses over one answer: the value, and its gradient by each token's log-probability and entropy, by hand.
+//! Policy losses over one answer: the value, and its gradient by each token's log-probability and entropy.
 //!
-//! In f64 and without tensors, so that every engine trains with the same ones. Advantages are the
-//! host's; what is here knows nothing of how they came about.
+//! Computed in f64 without tensors, so that every engine trains with the same losses.
+//! Advantages come from the host.
 
 pub use allot_settings::loss::{Bounds, LossConfig, LossKind};
 
 use crate::core::TokenGradients;
 
-/// An answer to learn from. The lists run over its tokens.
+/// An answer to learn from. Each list has one entry per token.
 #[derive(Clone, Copy, Debug)]
 pub struct LossInputs<'a> {
-    /// How much better it was than its baseline, scaled.
+    /// The scaled difference between its reward and its baseline.
     pub advantage: f64,
-    /// Log-probabilities under the weights of now.
+    /// Log-probabilities under the current weights.
     pub new: &'a [f32],
-    /// Under the weights that ratios are measured from.
+    /// Log-probabilities under the weights that ratios are measured from.
     pub old: &'a [f32],
-    /// When it was sampled.
+    /// Log-probabilities when it was sampled.
     pub sampled: &'a [f32],
-    /// Under the reference; empty without one.
+    /// Log-probabilities under the reference; empty without one.
     pub reference: &'a [f32],
-    /// Entropies of the distributions that its tokens come from, under the weights of now; empty without a bonus.
+    /// Entropies of the tokens' distributions under the current weights; empty without an entropy bonus.
     pub entropies: &'a [f32],
 }
 
-/// What a batch's losses are measured over.
+/// Normalization of a batch's losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossNormalization {
-    /// Its answers, masked ones too.
+    /// Answers in the batch, including masked ones.
     pub answers: usize,
-    /// The tokens of those that are not masked.
+    /// Tokens of the answers that are not masked.
     pub tokens: usize,
     /// The length limit of an answer.
     pub longest: usize,
-    /// The most that an importance weight counts, for answers sampled at other weights than `old`.
+    /// Limit of an importance weight, for answers sampled with other weights than `old`.
     pub correction: f64,
 }
 
 impl LossNormalization {
-    /// What a token's term is multiplied with, in an answer of so many.
+    /// Returns the factor of a token's term, in an answer of `tokens` tokens.
     pub fn each(&self, kind: LossKind, tokens: usize) -> f64 {
         match kind {
             LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (self.answers * tokens.max(1)) as f64,
@@ -51,21 +51,21 @@ impl LossNormalization {
 /// An answer's part of a batch's loss.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// Its value.
+    /// Its contribution to the loss.
     pub value: f64,
-    /// Its gradient by each new log-probability, and by each entropy.
+    /// Its gradient by each new log-probability and by each entropy.
     pub gradient: TokenGradients,
-    /// Tokens whose ratio lay below the bounds and did not count.
+    /// Tokens clipped because their ratio was below the lower bound.
     pub clipped_low: u64,
-    /// And above.
+    /// Tokens clipped because their ratio was above the upper bound.
     pub clipped_high: u64,
-    /// Sum of the divergence from the reference.
+    /// Sum of the tokens' KL divergences from the reference.
     pub kl: f64,
-    /// Sum of the importance weights of tokens sampled at other weights, before they were cut.
+    /// Sum of the importance weights of tokens sampled with other weights, before truncation.
     pub weights: f64,
 }
 
-/// An answer's part of its batch's loss.
+/// Returns an answer's part of its batch's loss.
 pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) -> Part {
     let n = told.new.len();
     let (bounds, a) = (config.bounds(), told.advantage);
@@ -75,7 +75,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
     let total = |x: &[f32], y: &[f32]| (0..n).map(|t| difference(x, y, t)).sum::<f64>();
     match config.kind {
         LossKind::Gspo | LossKind::Rloo => {
-            // The root that is taken of the product of all ratios.
+            // Each ratio is a root of the product of all ratios: the n-th for GSPO, the first for RLOO.
             let root = if config.kind == LossKind::Gspo { n.max(1) as f64 } else { 1.0 };
             let weight = (total(told.old, told.sampled) / root).exp();
             let term = term(bounds, a, (total(told.new, told.old) / root).exp());
@@ -91,7 +91,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
                 let weight = difference(told.old, told.sampled, t).exp();
                 let ratio = difference(told.new, told.old, t).exp();
                 let term = if config.kind == LossKind::Cispo {
-                    // The weight is a constant: it is not learned through.
+                    // The weight is a constant: no gradient flows through it.
                     let cut = ratio.clamp(1.0 - bounds.low, 1.0 + bounds.high);
                     let side = i8::from(ratio > cut) - i8::from(ratio < cut);
                     Term { value: -cut * a * f64::from(told.new[t]), slope: -cut * a, side }
@@ -117,7 +117,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
         }
     }
     if config.entropy != 0.0 && !told.entropies.is_empty() {
-        // As verl's: normalised as the loss is, and without importance weights.
+        // Like verl's: normalized as the loss is, without importance weights.
         let bonus = each * config.entropy;
         part.value -= bonus * told.entropies.iter().map(|h| f64::from(*h)).sum::<f64>();
         part.gradient.entropies = vec![-bonus as f32; n];
@@ -125,15 +125,15 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
     part
 }
 
-/// One ratio's term of a loss: its value, its slope by the logarithm of the ratio, and on which side of
-/// the bounds it did not count.
+/// One ratio's term of a loss: its value, its derivative by the log of the ratio, and the side
+/// on which it was clipped (-1 below, 1 above, 0 not clipped).
 struct Term {
     value: f64,
     slope: f64,
     side: i8,
 }
 
-/// `-min(r A, clip(r) A)`, and no more than `-dual A` where A is negative.
+/// Returns `-min(r A, clip(r) A)`, limited to `-dual A` if A is negative.
 fn term(bounds: Bounds, a: f64, ratio: f64) -> Term {
     let clipped = ratio.clamp(1.0 - bounds.low, 1.0 + bounds.high);
     if a < 0.0
@@ -181,7 +181,7 @@ mod tests {
                         if kind != LossKind::Cispo {
                             return value;
                         }
-                        // The weight is held where it was.
+                        // The weight is held constant.
                         let ratio = (f64::from(NEW[t]) - f64::from(OLD[t])).exp().clamp(0.5, 1.9);
                         let kl = part(&config, told(&new, 0.0), OVER).value;
                         let weight = (f64::from(OLD[t]) - f64::from(SAMPLED[t])).exp().min(2.0) / 11.0;

@@ -1,40 +1,40 @@
-//! The sampling mask of an answer: for each of its tokens the ones that top-k and top-p left to draw it from. Where it is
-//! kept, log-probabilities and entropies are those of that distribution, in sampling, scoring and learning alike
-//! (DeepSeek-V3.2, arXiv 2512.02556, section 3.1, "Keep Sampling Mask").
+//! The sampling mask of an answer: for each token, the tokens that top-k and top-p left to draw from.
+//! If it is kept, log-probabilities and entropies are those of the masked distribution in sampling,
+//! scoring and learning (DeepSeek-V3.2, arXiv 2512.02556, section 3.1, "Keep Sampling Mask").
 
 use serde::{Deserialize, Serialize};
 
-/// What a logit becomes that sampling left out: a probability of nothing, and finite wherever it is looked at.
+/// Logit of an excluded token: its probability is practically 0 and all results stay finite.
 pub const LEFT_OUT: f32 = -1e5;
 
-/// The tokens that each token of an answer was drawn from, in the order of the vocabulary. Empty where none are kept.
+/// The tokens that each answer token was drawn from, in vocabulary order. Empty if they are not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingMask {
     tokens: Vec<u32>,
-    /// Where each token's end.
+    /// End of each answer token's part of `tokens`.
     ends: Vec<u32>,
 }
 
 impl SamplingMask {
-    /// Those of one more token.
+    /// Appends the tokens that the next answer token was drawn from.
     pub fn push(&mut self, kept: &[u32]) {
         self.tokens.extend_from_slice(kept);
         self.ends.push(self.tokens.len() as u32);
     }
 
-    /// Whether none are kept.
+    /// Returns whether no masks are kept.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Those of each token.
+    /// Returns the mask of each answer token.
     pub fn rows(&self) -> impl Iterator<Item = &[u32]> {
         let firsts = std::iter::once(0).chain(self.ends.iter().copied());
         firsts.zip(&self.ends).map(|(from, to)| &self.tokens[from as usize..*to as usize])
     }
 }
 
-/// Leaves these tokens of a row of logits, and no others.
+/// Sets the logits of all tokens but `kept` to [`LEFT_OUT`].
 pub fn leave(logits: &mut [f32], kept: &[u32]) {
     let mut from = 0;
     for token in kept {

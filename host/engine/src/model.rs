@@ -1,7 +1,7 @@
 //! The language model, trainable end to end: one decoder for all families.
 //!
-//! Made of candle's own differentiable operations. candle-transformers' models call fused kernels
-//! that have no backward pass: there only the head would learn, and nothing would say so.
+//! It uses candle's own differentiable operations. The models of candle-transformers call fused
+//! kernels without a backward pass: with them only the head would learn, without an error.
 
 mod checkpoint;
 mod config;
@@ -16,7 +16,7 @@ mod shape;
 
 use std::path::{Path, PathBuf};
 
-use allot_error::Error;
+use allot_base::Error;
 use thiserror::Error;
 
 pub(crate) use checkpoint::dtype;
@@ -30,10 +30,10 @@ pub use gguf::Gguf;
 pub use rope::{Factor, Llama3, Rope, Scaling, Yarn};
 pub use shape::{By, Shape, SpecialIds};
 
-/// The result of something that a model does.
+/// The result of a model operation.
 pub(crate) type ModelResult<T> = Result<T, ModelError>;
 
-/// Why a model can't be loaded or run.
+/// Error of loading or running a model.
 #[derive(Debug, Error)]
 pub enum ModelError {
     /// A file could not be read.
@@ -41,7 +41,7 @@ pub enum ModelError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         reason: String,
     },
     /// A file could not be written.
@@ -49,60 +49,60 @@ pub enum ModelError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         reason: String,
     },
-    /// A `config.json` that says something unknown or impossible.
+    /// A `config.json` has an unknown or impossible value.
     #[error("`{}`: {reason}", .path.display())]
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
-    /// A file or folder that is not what it should be, and what to do about it.
+    /// A file or folder is not of the expected kind, with a hint.
     #[error("`{}` {reason}", .path.display())]
     Foreign {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong: the rest of a sentence that begins with the path.
+        /// The error: the rest of a sentence that begins with the path.
         reason: String,
-        /// What to do.
+        /// How to fix it.
         hint: &'static str,
     },
-    /// Something about one tensor of a file.
+    /// An error about one tensor of a file.
     #[error("{error} (in `{}`)", .path.display())]
     In {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: Box<ModelError>,
     },
-    /// A tensor that the architecture needs is not there.
+    /// A tensor that the architecture needs is missing.
     #[error("the checkpoint has no tensor `{0}`")]
     Missing(String),
-    /// A tensor of another shape than the config says.
+    /// A tensor's shape differs from the config's.
     #[error("tensor `{name}` has the shape {found:?}; the config makes it {expected:?}")]
     WrongShape {
         /// The tensor.
         name: String,
-        /// Its shape.
+        /// Its shape in the checkpoint.
         found: Vec<usize>,
-        /// The shape that the config gives it.
+        /// Its shape according to the config.
         expected: Vec<usize>,
     },
-    /// A tensor that the architecture has no use for.
+    /// A tensor that the architecture does not use.
     #[error("the checkpoint has a tensor `{0}`, for which the config has no place")]
     Unused(String),
-    /// A tensor of numbers that are no weights to train.
+    /// A tensor is stored in a number format that cannot be trained.
     #[error("tensor `{name}` is stored as {stored}; bf16, f16 and f32 can be read")]
     WrongKind {
         /// The tensor.
         name: String,
-        /// What it is stored as.
+        /// Its stored format.
         stored: String,
     },
-    /// A token past the vocabulary.
+    /// A token id outside the vocabulary.
     #[error("token {token} is past the vocabulary of {vocabulary}")]
     Token {
         /// The token.
@@ -113,24 +113,24 @@ pub enum ModelError {
     /// Threads could not be started.
     #[error("could not start threads: {0}")]
     Threads(String),
-    /// A device that is not there, or can't be used by this program.
+    /// A device is missing or cannot be used by this program.
     #[error("`{device}` can't be used: {reason}")]
     Device {
         /// The device.
         device: String,
-        /// Why not.
+        /// The reason.
         reason: String,
-        /// What to do.
+        /// How to fix it.
         hint: &'static str,
     },
-    /// Sequences longer than a model can compute here.
+    /// Sequences are longer than the model can compute here.
     #[error("sequences have up to {longest} tokens, and the model's {what} has {most}")]
     TooLong {
         /// Tokens of the longest sequence.
         longest: usize,
-        /// Tokens that there may be.
+        /// Maximum number of tokens.
         most: usize,
-        /// What says so.
+        /// The part of the model that sets the limit.
         what: &'static str,
     },
     /// The tensor library failed.
@@ -145,7 +145,7 @@ impl From<ModelError> for Error {
 }
 
 impl ModelError {
-    /// What to do about it, where there is something to do.
+    /// Returns a hint on how to fix the error, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Foreign { hint, .. } | Self::Device { hint, .. } => Some(hint),
@@ -154,17 +154,17 @@ impl ModelError {
         }
     }
 
-    /// A file that could not be read.
+    /// Returns the error of a file that could not be read.
     pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {
         Self::File { path: path.to_owned(), reason: reason(error) }
     }
 
-    /// A file or folder that could not be written.
+    /// Returns the error of a file or folder that could not be written.
     pub(crate) fn write(path: &Path, error: &std::io::Error) -> Self {
         Self::Write { path: path.to_owned(), reason: reason(error) }
     }
 
-    /// The same, said with the file that it is about.
+    /// Adds the path of the file to the error.
     fn within(self, path: &Path) -> Self {
         Self::In { path: path.to_owned(), error: Box::new(self) }
     }

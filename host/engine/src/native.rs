@@ -14,69 +14,69 @@ use crate::{
     Sampled, Sampling, SamplingMask, Stops, Whole,
 };
 
-/// An answer in tokens: the engine knows nothing of text.
+/// An answer as token ids. The engine does not handle text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Its tokens, with the one that stopped it, or in which a text did.
+    /// Its tokens, including the stop token or the token in which a stop text ends.
     pub tokens: Vec<u32>,
-    /// The log-probability of each when it was sampled.
+    /// The log-probability of each token when it was sampled.
     pub log_probs: Vec<f32>,
-    /// What its tokens were drawn from, where that is kept.
+    /// The tokens that each token was drawn from; empty unless sampling keeps them.
     #[serde(default, skip_serializing_if = "SamplingMask::is_empty")]
     pub mask: SamplingMask,
 }
 
-/// What can be measured of each rollout while it is sampled.
+/// A signal that can be measured for each rollout while it is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Mean log-probability of the answer's tokens.
     MeanLogProb,
-    /// Mean entropy of the distributions that they were drawn from, in nats.
+    /// Mean entropy of the distributions that the tokens were drawn from, in nats.
     MeanEntropy,
 }
 
 impl Signal {
-    /// Each of them.
+    /// All signals.
     pub const ALL: [Self; 2] = [Self::MeanLogProb, Self::MeanEntropy];
-    /// Their names, as policies and records have them.
+    /// Names of the signals, as in policies and records.
     pub const NAMES: [&str; 2] = ["mean-log-prob", "mean-entropy"];
 
-    /// Its name.
+    /// Returns the signal's name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// The one of a name.
+    /// Returns the signal with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|signal| signal.name() == name)
     }
 }
 
-/// How the engine works.
+/// Settings of the engine.
 #[derive(Clone, Debug)]
 pub struct NativeConfig {
     /// The run's seed.
     pub seed: u64,
     /// How rollouts are sampled.
     pub sampling: Sampling,
-    /// How held-out prompts are answered, in each setting that they are scored in.
+    /// How held-out prompts are answered, in each evaluation setting.
     pub evaluation: Vec<Sampling>,
-    /// What ends an answer.
+    /// Stop tokens and stop texts.
     pub stops: Stops,
-    /// Answers at a time.
+    /// Answers sampled at a time.
     pub rows: usize,
     /// How updates are made.
     pub update: UpdateConfig,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
-    /// Updates planned, for the schedule of the learning rate.
+    /// Planned updates, for the learning rate schedule.
     pub updates: u32,
     /// Signals to measure, in this order.
     pub signals: Vec<Signal>,
 }
 
 impl NativeConfig {
-    /// How answers for a purpose are drawn.
+    /// Returns how answers for a purpose are sampled.
     pub fn sampling(&self, purpose: Purpose) -> Sampling {
         match purpose {
             Purpose::Training => self.sampling,
@@ -85,42 +85,42 @@ impl NativeConfig {
     }
 }
 
-/// The engine.
+/// The engine that runs a language model on this machine.
 pub struct Native {
     core: Box<dyn Core>,
     config: NativeConfig,
-    /// The prompts, in tokens.
+    /// Tokens of each prompt.
     prompts: Vec<Vec<u32>>,
     version: u32,
-    /// Where rollouts are sampled by another engine: how far its log-probabilities may lie from this one's.
+    /// Largest mean difference of another sampler's log-probabilities, in nats; `None` without one.
     foreign: Option<f64>,
-    /// By updates, since it was told of last.
+    /// Compute of updates since `computed` was last called.
     computed: Compute,
-    /// What learns while this samples, in a run with a lag.
+    /// The copy that learns while this engine samples, in a run with a lag.
     learner: Option<Learner>,
 }
 
 impl Native {
-    /// An engine over a model and the prompts that it may be asked, in tokens.
+    /// Returns an engine over a model and the tokens of all prompts that it may be asked.
     pub fn new(core: Box<dyn Core>, config: NativeConfig, prompts: Vec<Vec<u32>>) -> Self {
         let computed = Compute::default();
         Self { core, config, prompts, version: 0, foreign: None, computed, learner: None }
     }
 
-    /// The same, that learns while it samples, by a second copy of the model. Where the model is on a device on which there
-    /// is only one, it does one after the other, which comes to the same.
+    /// Makes the engine learn while it samples, with a second copy of the model. If the core cannot
+    /// be copied, it samples and learns in turn, with the same results.
     pub fn with_learner(self) -> Result<Self, ModelError> {
         let learner = Learner::of(self.core.as_ref())?;
         Ok(Self { learner, ..self })
     }
 
-    /// The same, for rollouts that another engine samples at these weights. Its log-probabilities may lie so far
-    /// from this one's, on average, in nats: the difference counts as an importance weight, which is cut.
+    /// Expects rollouts from another engine with the same weights. `tolerance` limits the mean difference
+    /// of its log-probabilities, in nats. The difference becomes an importance weight, which is truncated.
     pub fn with_foreign_rollouts(self, tolerance: f64) -> Self {
         Self { foreign: Some(tolerance), ..self }
     }
 
-    /// How it works.
+    /// The engine's settings.
     pub fn config(&self) -> &NativeConfig {
         &self.config
     }
@@ -130,12 +130,12 @@ impl Native {
         self.core.as_ref()
     }
 
-    /// A prompt's tokens.
+    /// Returns a prompt's tokens.
     pub fn prompt(&self, prompt: PromptId) -> &[u32] {
         &self.prompts[prompt.0 as usize]
     }
 
-    /// Takes up training where a checkpoint left it, after this many updates and steps of the optimizer.
+    /// Resumes training from a checkpoint made after this many updates and optimizer steps.
     pub fn restore(
         &mut self,
         folder: &Path,
@@ -151,7 +151,7 @@ impl Native {
         Ok(())
     }
 
-    /// A rollout, of an answer to a prompt at a position.
+    /// Returns the rollout for an answer to a prompt at a position.
     fn told(
         &self,
         (prompt, position, sampling): (PromptId, u32, Option<SamplerSettings>),
@@ -175,7 +175,7 @@ impl Native {
         }
     }
 
-    /// An update on these examples, from the weights of now.
+    /// Returns an update on these examples, from the current weights.
     fn work(&self, batch: &[Example<'_, Answer>], geometry: Option<Geometry>) -> Work {
         let one = |example: &Example<'_, Answer>| {
             let Example { sample, advantage } = *example;

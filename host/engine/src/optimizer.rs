@@ -9,6 +9,6 @@ pub struct Moments {
     pub steps: u32,
     /// Decayed means of the gradients. Empty before the first step.
     pub means: Vec<f32>,
-    /// Decayed means of their squares.
+    /// Decayed means of the squared gradients. Empty before the first step.
     pub squares: Vec<f32>,
 }

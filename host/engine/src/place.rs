@@ -1,4 +1,4 @@
-//! Which core a model has, by where it is.
+//! Chooses the core for a device.
 
 use candle_core::Device;
 
@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::cpu::{Cpu, Setup};
 use crate::model::{Checkpoint, ModelError};
 
-/// The core for a device, with these weights.
+/// Returns the core for a device, with these weights.
 pub fn core(device: &Device, checkpoint: &Checkpoint, setup: Setup) -> Result<Box<dyn Core>, ModelError> {
     if device.is_cpu() {
         return Ok(Box::new(Cpu::new(checkpoint, setup)?));
@@ -19,8 +19,8 @@ fn in_tensors(device: &Device, checkpoint: &Checkpoint, setup: Setup) -> Result<
     Ok(Box::new(crate::tensors::Tensors::new(checkpoint, setup, device)?))
 }
 
-/// Without CUDA no other device can be opened. A program that can't have this core is smaller by candle's products and
-/// derivatives, in all formats of numbers.
+/// Fails: without CUDA no other device can be opened. Leaving out the tensor core makes the
+/// program smaller by candle's matrix products and derivatives in all number formats.
 #[cfg(not(feature = "cuda"))]
 fn in_tensors(device: &Device, _: &Checkpoint, _: Setup) -> Result<Box<dyn Core>, ModelError> {
     let (reason, hint) = crate::tensors::no_cuda();

@@ -1,14 +1,14 @@
-//! From logits to a token: temperature, top-k, top-p, and one random number for each token.
+//! Drawing a token from logits: temperature, top-k, top-p, and one random number for each token.
 
 pub use allot_settings::Sampling;
 
 use crate::cpu::kernels::{exp, largest, sum, wide};
 
-/// The token that `unit`, uniform in [0, 1), stands for. `logits` are divided by the temperature
-/// already.
+/// Returns the token for `unit`, a uniform random number in [0, 1). `logits` are already
+/// divided by the temperature.
 ///
-/// Tokens share the unit interval in the order of the vocabulary; those that top-k and top-p leave
-/// out have no share. Ties at the edge go to the token that comes first.
+/// Tokens share the unit interval in the order of the vocabulary; tokens excluded by top-k and
+/// top-p have no share. Ties at the cutoff go to the token with the smaller id.
 pub fn draw(sampling: &Sampling, logits: &[f32], unit: f64) -> u32 {
     if sampling.temperature == 0.0 {
         return first_largest(logits);
@@ -19,7 +19,7 @@ pub fn draw(sampling: &Sampling, logits: &[f32], unit: f64) -> u32 {
     of_some(logits, &left(sampling, logits), unit)
 }
 
-/// The tokens that top-k and top-p leave, in the order of the vocabulary.
+/// Returns the tokens that remain after top-k and top-p, in the order of the vocabulary.
 pub fn left(sampling: &Sampling, logits: &[f32]) -> Vec<u32> {
     let top = largest(logits);
     let weight = |l: f32| f64::from(l - top).exp();
@@ -41,7 +41,7 @@ pub fn left(sampling: &Sampling, logits: &[f32]) -> Vec<u32> {
     order.into_iter().map(|i| i as u32).collect()
 }
 
-/// A draw from these tokens.
+/// Draws from the tokens in `left`.
 pub fn of_some(logits: &[f32], left: &[u32], unit: f64) -> u32 {
     let top = largest(logits);
     let weight = |i: &u32| f64::from(logits[*i as usize] - top).exp();
@@ -49,11 +49,11 @@ pub fn of_some(logits: &[f32], left: &[u32], unit: f64) -> u32 {
     share(left.iter().map(|i| (*i as usize, weight(i))), unit * total)
 }
 
-/// Tokens whose weights are added up at a time.
+/// Tokens whose weights are summed together.
 const PART: usize = 512;
 
-/// A draw from all tokens. Vocabularies are large and this is done for every token, so the line is first
-/// measured in parts, with the machine's widest vectors, and only one part is walked along.
+/// Draws from all tokens. Vocabularies are large and this runs for every token. So the weights
+/// are first summed in parts, with the machine's widest vectors, and only one part is searched.
 fn of_all(logits: &[f32], unit: f64) -> u32 {
     let top = wide(
         #[inline(always)]
@@ -84,7 +84,7 @@ fn of_all(logits: &[f32], unit: f64) -> u32 {
     (at * PART) as u32 + share(shares, point)
 }
 
-/// The token whose share of the line holds this point.
+/// Returns the token whose share of the interval contains `point`.
 fn share(tokens: impl Iterator<Item = (usize, f64)>, point: f64) -> u32 {
     let (mut sum, mut last) = (0.0, 0);
     for (token, weight) in tokens {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_large_vocabulary_is_drawn_from_like_a_small_one() {
-        // Only four tokens of many can come: those of the small case, far apart.
+        // Only four of the many tokens are likely: the tokens of the small case, far apart.
         let places = [7, 600, 1300, 1999];
         let mut many = vec![-80.0; 2000];
         places.iter().zip(logits()).for_each(|(place, l)| many[*place] = l);
@@ -148,7 +148,7 @@ mod tests {
         assert!(top_k.iter().all(|t| *t == 0 || *t == 2));
         let top_p = draws(Sampling { top_p: 0.6, ..Sampling::default() });
         assert_eq!(top_p, top_k, "0.5 is too little, 0.75 enough");
-        // A tie at the edge goes to the first.
+        // A tie at the cutoff goes to the first token.
         assert!(draws(Sampling { top_k: 3, ..Sampling::default() }).contains(&1));
         assert!(!draws(Sampling { top_k: 3, ..Sampling::default() }).contains(&3));
     }

@@ -1,8 +1,8 @@
-//! What a model says of a token that came, from its logits.
+//! Statistics of a token under the model, from its logits.
 
 use crate::cpu::kernels::{exp, largest, sum, wide};
 
-/// What the model says of a token that came.
+/// Log-probability of a token and entropy of its distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TokenStatistics {
     /// Its log-probability.
@@ -12,13 +12,13 @@ pub struct TokenStatistics {
 }
 
 impl TokenStatistics {
-    /// A token's log-probability under these logits, and their entropy.
+    /// Returns a token's log-probability under these logits, and their entropy.
     pub(crate) fn of(logits: &[f32], token: usize) -> Self {
         let (top, total, mean) = wide(
             #[inline(always)]
             || {
                 let top = largest(logits);
-                // Few at a time, so that the sums keep their precision and nothing is allocated.
+                // Small parts keep the sums precise without allocation.
                 let (mut total, mut mean) = (0.0_f64, 0.0_f64);
                 for part in logits.chunks(512) {
                     let (mut weights, mut products) = ([0.0_f32; 512], [0.0_f32; 512]);

@@ -1,49 +1,49 @@
-//! What ends an answer: tokens, and texts by their bytes. A text may span tokens, and end in the middle of one. The
-//! bytes of each token are given; this file knows no tokenizer.
+//! Stop conditions of an answer: stop tokens, and stop texts matched by bytes. A text may span tokens and
+//! end in the middle of one. The bytes of each token are given; this module does not use a tokenizer.
 
 use std::sync::Arc;
 
-/// What ends an answer. Cheap to clone.
+/// Stop tokens and stop texts. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Stops {
     tokens: Vec<u32>,
     texts: Option<Arc<StopTexts>>,
 }
 
-/// The bytes that each token of a vocabulary stands for, in the order of the tokens.
+/// The bytes of each token of a vocabulary, in the order of the tokens.
 #[derive(Clone, Debug, Default)]
 pub struct TokenBytes {
     bytes: Vec<u8>,
-    /// Where each token's end.
+    /// End of each token in `bytes`.
     ends: Vec<usize>,
 }
 
-/// Texts that end an answer, looked for in the bytes of its tokens by an automaton (Aho and Corasick 1975).
+/// Stop texts, matched in the bytes of an answer's tokens by an automaton (Aho and Corasick 1975).
 #[derive(Debug)]
 pub struct StopTexts {
     texts: Vec<String>,
     pieces: TokenBytes,
-    /// By state and byte the next state: a state is how much of the texts the last bytes are.
+    /// Next state by state and byte. A state is the longest prefix of a text that the last bytes match.
     next: Vec<[u16; 256]>,
-    /// Whether one of the texts has come to its end in a state.
+    /// Whether a text is complete, by state.
     whole: Vec<bool>,
 }
 
-/// Where an answer ends.
+/// The end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// In this token, by its place, for a text has come to its end.
+    /// A stop text is completed in the token at this index.
     Text(usize),
-    /// With this token, and without one of the texts.
+    /// A stop token at this index ends the answer; no stop text is complete.
     Token(usize),
 }
 
-/// How far an answer has come along the texts.
+/// Progress of an answer along the stop texts: a state of [`StopTexts`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch(u16);
 
 impl End {
-    /// The place of the token with which an answer ends.
+    /// Returns the index of the answer's last token.
     pub fn at(self) -> usize {
         match self {
             Self::Token(at) | Self::Text(at) => at,
@@ -63,7 +63,7 @@ impl FromIterator<Vec<u8>> for TokenBytes {
 }
 
 impl TokenBytes {
-    /// What a token stands for; nothing for one that is not there.
+    /// Returns the bytes of a token; empty for an unknown token.
     pub fn of(&self, token: u32) -> &[u8] {
         let i = token as usize;
         let from = i.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
@@ -72,10 +72,10 @@ impl TokenBytes {
 }
 
 impl StopTexts {
-    /// Bytes that the texts may have together.
+    /// Maximum number of bytes of all stop texts together.
     pub const MOST: usize = 4096;
 
-    /// Texts, none of them empty and no more than [`StopTexts::MOST`] bytes together, and what tokens stand for.
+    /// Builds the automaton. `texts` are non-empty, with at most [`StopTexts::MOST`] bytes together.
     pub fn new(texts: Vec<String>, pieces: TokenBytes) -> Self {
         let (mut next, mut whole) = (vec![[0; 256]], vec![false]);
         for text in &texts {
@@ -94,8 +94,8 @@ impl StopTexts {
             }
             whole[state] = true;
         }
-        // Where a text does not go on, the longest end of the bytes so far does that one begins with. Shorter states
-        // come first: those that a state goes on like are done before it.
+        // Failure links: where no text continues, fall back to the longest suffix that begins a text.
+        // Shorter states come first, so that a state's fallback is complete before the state itself.
         let mut like = vec![0_usize; next.len()];
         let mut order: std::collections::VecDeque<usize> =
             next[0].iter().filter(|state| **state > 0).map(|state| usize::from(*state)).collect();
@@ -132,22 +132,22 @@ impl<const N: usize> From<[u32; N]> for Stops {
 }
 
 impl Stops {
-    /// The same, and these texts.
+    /// Adds stop texts.
     pub fn with_texts(self, texts: StopTexts) -> Self {
         Self { texts: Some(Arc::new(texts)), ..self }
     }
 
-    /// The tokens.
+    /// The stop tokens.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// The texts.
+    /// The stop texts.
     pub fn texts(&self) -> &[String] {
         self.texts.as_ref().map_or(&[], |texts| &texts.texts)
     }
 
-    /// Where an answer of these tokens ends, if it does.
+    /// Returns where an answer with these tokens ends, if it does.
     pub fn end(&self, tokens: &[u32]) -> Option<End> {
         let mut watch = Watch::default();
         tokens.iter().enumerate().find_map(|(at, token)| {
@@ -160,12 +160,12 @@ impl Stops {
 }
 
 impl Watch {
-    /// Whether an answer ends with this token, or within it.
+    /// Returns whether the answer ends with or within this token.
     pub fn ends(&mut self, stops: &Stops, token: u32) -> bool {
         self.texts(stops, token) || stops.tokens.contains(&token)
     }
 
-    /// Whether a text comes to its end in this token.
+    /// Returns whether a stop text is completed in this token.
     fn texts(&mut self, stops: &Stops, token: u32) -> bool {
         let Some(texts) = &stops.texts else { return false };
         let mut ended = false;
@@ -183,13 +183,13 @@ mod tests {
 
     use super::*;
 
-    /// Tokens that are one to three letters of `ab`, and one that is nothing.
+    /// Tokens of one to three letters `a` or `b`, and one empty token.
     fn pieces() -> Vec<Vec<u8>> {
         let letters = |n: usize| (0..1_usize << n).map(move |i| (0..n).map(|k| b"ab"[i >> k & 1]).collect());
         (1..=3).flat_map(letters).chain([Vec::new()]).collect()
     }
 
-    /// The token in which one of the texts first comes to its end, looked for as anybody would.
+    /// Returns the token in which a text is first completed, by plain search.
     fn plain(texts: &[String], pieces: &[Vec<u8>], tokens: &[u32]) -> Option<usize> {
         (0..tokens.len()).find(|at| {
             let so_far: Vec<u8> = tokens[..=*at].iter().flat_map(|t| pieces[*t as usize].clone()).collect();

@@ -1,9 +1,9 @@
-//! The model in candle's tensors, on any device that candle has: the second core.
+//! The second core: the model in candle's tensors, on any device that candle supports.
 //!
-//! Weights and the optimizer's moments are float32; the model computes with a copy of the matrices in a
-//! kind of number of its choice, made anew by each step. What the blocks are is told once, in
-//! [`crate::model::Decoder`], and candle differentiates it; what they are made of are candle's operations, or
-//! kernels of ours. Where adapters are trained the weights stay as they are, and the copy has the adapters in it.
+//! Weights and optimizer moments are float32. The model computes with a copy of the matrices in a chosen
+//! number format, which every step refreshes. The blocks are defined once, in [`crate::model::Decoder`],
+//! and candle differentiates them. They consist of candle's operations or of this crate's kernels. With
+//! adapters, the weights stay unchanged and the copy has the adapters merged.
 
 mod adamw;
 mod adapted;
@@ -65,30 +65,30 @@ use machine::KernelConfig;
 use pass::Pass;
 use plain::Plain;
 
-/// A model on a device, with what training it needs.
+/// A model on a device, with its training state.
 pub struct Tensors {
     arena: Arena,
     device: Device,
-    /// The weights that are trained, or that adapters stand beside, f32.
+    /// The f32 weights: trained, or frozen beside adapters.
     masters: Checkpoint,
-    /// The adapters, where they are what is trained.
+    /// The adapters, if they are trained.
     adapters: Option<Arc<Adapters>>,
-    /// The copy to compute with, where it is not the masters themselves. With adapters it has their sums with the weights.
+    /// The copy to compute with, unless that is the masters themselves. Adapters are merged into it.
     copy: Option<Checkpoint>,
-    /// The weights as they were, for a penalty on leaving them; none where the masters are that.
+    /// The initial weights, for a KL penalty. `None` if the masters are still the initial weights.
     reference: Option<Checkpoint>,
-    /// None since the last step.
+    /// Accumulated gradients; `None` directly after a step.
     gradients: Option<Gradients>,
     moments: Moments,
-    /// What scores and learns, and reads prompts.
+    /// Scores, learns and reads prompts.
     learning: Box<dyn Learning>,
-    /// The GPU that the model is on, with kernels for it: without one, candle's operations sample.
+    /// The GPU of the model and its kernels; without them, candle's operations sample.
     #[cfg(feature = "cuda")]
     cuda: Option<(Arc<Cuda>, KernelConfig)>,
 }
 
 impl Tensors {
-    /// A model with these weights on a device, computing in the setup's kind of number.
+    /// Returns a model with these weights on a device, computing in the setup's number format.
     pub fn new(checkpoint: &Checkpoint, setup: Setup, device: &Device) -> Result<Self, ModelError> {
         let precision = setup.precision;
         #[cfg(feature = "cuda")]
@@ -109,7 +109,7 @@ impl Tensors {
         });
         let adapters = adapters.transpose()?;
         let copy = (precision != Precision::F32 || adapters.is_some()).then(fresh).transpose()?;
-        // The masters of adapters are what they were.
+        // With adapters in f32 the masters stay the initial weights.
         let apart = precision != Precision::F32 || adapters.is_none();
         let reference = (setup.reference && apart).then(fresh).transpose()?;
         #[cfg(feature = "cuda")]
@@ -134,13 +134,13 @@ impl Tensors {
         })
     }
 
-    /// Some of these sequences, on the device.
+    /// Returns the sequences with these indices as a batch on the device.
     fn batch(&self, sequences: &[Sequence<'_>], numbers: Vec<usize>) -> Result<Batch, ModelError> {
         let vocabulary = self.arena.shape.vocabulary;
         Batch::new(self.learning.even(), sequences, numbers, vocabulary, &self.device)
     }
 
-    /// The adapters' layout, where adapters are trained.
+    /// The adapters' layout, if adapters are trained.
     #[cfg(test)]
     fn layout(&self) -> Option<&cpu::Adapters> {
         self.adapters.as_deref().map(|adapters| &adapters.layout)
@@ -151,7 +151,7 @@ impl Tensors {
         self.copy.as_ref().unwrap_or(&self.masters)
     }
 
-    /// Makes the copy anew.
+    /// Refreshes the copy from the masters and adapters.
     fn refresh(&self) -> Result<(), ModelError> {
         if let (Some(copy), Some(adapters)) = (&self.copy, &self.adapters) {
             adapters.merge(&self.masters, copy)?;
@@ -163,7 +163,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Tensors by the weights' names as one run of numbers on the host.
+    /// Returns tensors, given by weight name, as one flat list on the host.
     fn flat<'t>(
         &self,
         tensors: impl Iterator<Item = (&'t String, &'t Tensor)>,
@@ -273,7 +273,7 @@ impl Core for Tensors {
     }
 
     fn finite(&self) -> Result<bool, ModelError> {
-        // A sum of squares is finite only where all of them are.
+        // A sum of squares is finite only if all parameters are.
         let trained = self.adapters.as_ref().map_or(&self.masters.weights, |adapters| &adapters.vars);
         let all: Vec<&Tensor> = trained.values().map(Var::as_tensor).collect();
         Ok(self.learning.squares(&all)?.is_finite())
@@ -298,7 +298,7 @@ impl Core for Tensors {
         let Some(adapters) = &self.adapters else {
             return mapped(&self.masters, |weight| weight.to_device(&Device::Cpu));
         };
-        // As the CPU core makes the sums.
+        // Merged in the same way as by the CPU core.
         let mut merged = self.weights()?.into_owned();
         adapters.layout.merge(&adapters.numbers()?, &self.arena, &mut merged);
         let mut weights = BTreeMap::new();
@@ -361,9 +361,9 @@ impl Core for Tensors {
     }
 }
 
-/// A GPU with kernels. `ALLOT_CUDA` says how, for measurements: `graphs`, with each step of sampling written
-/// down as a CUDA graph, which is the default; `launches`, without that; `plain`, with candle's operations
-/// alone, which then score and learn, too.
+/// Returns the GPU with its kernels. `ALLOT_CUDA` selects a mode for measurements: `graphs`
+/// (the default) records each sampling step as a CUDA graph; `launches` does not; `plain` uses
+/// only candle's operations, also for scoring and learning.
 #[cfg(feature = "cuda")]
 fn cuda(
     shape: &Shape,
@@ -391,13 +391,13 @@ fn cuda(
     Ok(Some((Arc::new(cuda), kind)))
 }
 
-/// A weight as the model computes with it. Norms and biases stay float32: they are few numbers, and their
-/// gradients sums over all tokens.
+/// Returns a weight as the model computes with it. Norms and biases stay float32: they are
+/// small, and their gradients are sums over all tokens.
 fn computing(weight: &Tensor, kind: DType) -> candle_core::Result<Tensor> {
     weight.to_dtype(if weight.rank() == 1 { DType::F32 } else { kind })
 }
 
-/// Other weights of the same model; those that are given can't be reached from them.
+/// Returns the same model with converted weights, which share no variables with the given ones.
 fn mapped(
     checkpoint: &Checkpoint,
     other: impl Fn(&Tensor) -> candle_core::Result<Tensor>,
@@ -405,7 +405,7 @@ fn mapped(
     let mut weights = BTreeMap::new();
     for (name, weight) in &checkpoint.weights {
         let tensor = other(&weight.as_detached_tensor())?;
-        // A variable of its own: candle copies whatever is not a variable itself.
+        // A new variable: candle copies any tensor that is not itself a variable.
         weights.insert(name.clone(), Var::from_tensor(&tensor.detach())?);
     }
     Ok(Checkpoint { shape: checkpoint.shape.clone(), weights })

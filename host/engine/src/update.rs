@@ -1,5 +1,5 @@
-//! One model update: mini-batches of rollouts, a few passes over them, micro-batches that fit into
-//! memory, and the optimizer's steps.
+//! One model update: mini-batches of rollouts, several epochs over them, micro-batches that fit
+//! into memory, and optimizer steps.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -21,42 +21,42 @@ pub struct TrainingSample<'a> {
     pub sampled: &'a [f32],
     /// The temperature that it was sampled at.
     pub temperature: f32,
-    /// Whether the weights changed since.
+    /// Whether the weights have changed since.
     pub stale: bool,
-    /// Whether it met its length limit.
+    /// Whether it reached the length limit.
     pub truncated: bool,
     /// Its advantage.
     pub advantage: f32,
 }
 
-/// What an update needs beside the batch.
+/// Inputs of an update besides the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateContext<'a> {
-    /// How it is made.
+    /// How the update is made.
     pub update: &'a UpdateConfig,
     /// The optimizer.
     pub optimizer: &'a OptimizerConfig,
     /// The length limit of an answer.
     pub longest: usize,
-    /// The share of the run that is over.
+    /// Fraction of the run completed.
     pub progress: f64,
-    /// Whether rollouts are sampled by another engine than this one, and how far its log-probabilities may lie
-    /// from this one's then, on average, in nats.
+    /// If another engine samples the rollouts: the largest mean difference of its log-probabilities
+    /// from this engine's, in nats.
     pub foreign: Option<f64>,
-    /// Looked at between two micro-batches, until the optimizer has made its first step.
+    /// Polled between micro-batches until the first optimizer step.
     pub interrupt: &'a Interrupt,
 }
 
-/// What the number of a batch's masked answers is called, where they are masked.
+/// Name of the metric that counts a batch's masked answers, if answers are masked.
 pub const MASKED: &str = "masked";
 
-/// The samples of one step of the optimizer.
+/// The samples of one optimizer step.
 struct MiniBatch<'a> {
-    /// What losses are normalized over: all samples, also those that have no gradient.
+    /// Normalization over all samples, including those without a gradient.
     over: LossNormalization,
     /// The samples with a gradient.
     lessons: Vec<TrainingSample<'a>>,
-    /// How many samples with a gradient come before these in the update.
+    /// Number of samples with a gradient in earlier mini-batches of the update.
     first: usize,
 }
 
@@ -64,11 +64,11 @@ struct MiniBatch<'a> {
 struct Anchors {
     /// Before the update.
     old: Vec<Vec<f32>>,
-    /// Under the reference; empty without a penalty on the divergence from it.
+    /// Under the reference; empty without a KL penalty.
     reference: Vec<Vec<f32>>,
 }
 
-/// Makes one update. Returns its metrics, and what it computed.
+/// Makes one update. Returns its metrics and its compute.
 pub fn update(
     core: &mut dyn Core,
     lessons: &[TrainingSample<'_>],
@@ -96,7 +96,7 @@ pub fn update(
     let (mut sums, untouched) = (UpdateSums::default(), core.steps());
     for _ in 0..config.epochs {
         for batch in &batches {
-            // Without samples the optimizer still makes its step.
+            // The optimizer makes its step even without samples.
             core.learn(&[], options(config, 1.0), &|_, _| TokenGradients::default())?;
             let mut value = 0.0;
             for micro in micro_batches(&batch.lessons, config.micro_batch_tokens) {
@@ -126,8 +126,8 @@ pub fn update(
     Ok((report, computed(core, &lessons, context, sums.steps as u64)))
 }
 
-/// The mini-batches of an epoch. A sample without an advantage has a gradient of exactly zero, unless it is held to a
-/// reference or its entropy is wanted: it counts in the means, and is not computed.
+/// Returns the mini-batches of an epoch. Without a KL penalty or entropy bonus, a sample with
+/// advantage 0 has a gradient of exactly zero: it counts in the normalization and is not computed.
 fn mini_batches<'a>(lessons: &[TrainingSample<'a>], context: UpdateContext<'_>) -> Vec<MiniBatch<'a>> {
     let config = context.update;
     let masked = |l: &TrainingSample<'_>| config.masks(l.truncated);
@@ -150,8 +150,8 @@ fn mini_batches<'a>(lessons: &[TrainingSample<'a>], context: UpdateContext<'_>) 
     lessons.chunks(size.max(1)).map(batch).collect()
 }
 
-/// Adds the gradients of a micro-batch. Returns each sample's part of the loss and the sum of its tokens' entropies, in
-/// the order of the samples, whatever order the core takes them in.
+/// Adds the gradients of a micro-batch. Returns each sample's part of the loss and the sum of its tokens'
+/// entropies, in the order of the samples. The order in which the core computes them does not matter.
 fn micro_step(
     core: &mut dyn Core,
     config: &UpdateConfig,
@@ -186,14 +186,14 @@ fn micro_step(
         gradient
     })?;
     let one = |(part, lesson): (OnceLock<_>, &TrainingSample<'_>)| match part.into_inner() {
-        // A core may pass over a sequence without an answer, which has no loss.
+        // A core may skip a sequence without an answer, which has no loss.
         None if lesson.sequence.answer() == 0 => (Part::default(), 0.0),
         part => part.expect("a core asks for the loss of each answer"),
     };
     Ok(parts.into_iter().zip(lessons).map(one).collect())
 }
 
-/// What an update over these lessons computed.
+/// Returns the compute of an update over these samples.
 fn computed(
     core: &dyn Core,
     lessons: &[TrainingSample<'_>],
@@ -213,8 +213,8 @@ fn computed(
     }
 }
 
-/// Operations of learning from one answer to a prompt of these lengths, with adapters or all weights. `anew` says
-/// whether its log-probabilities are computed first.
+/// Returns the operations of learning from one answer to a prompt of these lengths, with
+/// adapters or all weights. `anew` says whether its log-probabilities are computed first.
 pub fn learning_flops(
     shape: &Shape,
     adapted: bool,
@@ -223,7 +223,7 @@ pub fn learning_flops(
     anew: bool,
 ) -> f64 {
     let (pass, read) = (shape.pass_flops(prompt, answer), (prompt + answer).saturating_sub(1));
-    // Backward there is a product for the inputs and one for the weights, where these are trained.
+    // The backward pass has one product for the inputs, and one for the weights if they are trained.
     let mut learned = if adapted { 2.0 * pass + shape.attention_flops(0..read) } else { 3.0 * pass };
     if config.recompute {
         learned += shape.blocks_flops(0..read);
@@ -236,8 +236,8 @@ fn anew(lesson: &TrainingSample<'_>, context: UpdateContext<'_>) -> bool {
     context.update.old_log_probs.is_computed(lesson.stale, context.foreign.is_some())
 }
 
-/// How far the sampler's log-probabilities lie from the trainer's own, on average, for rollouts of the weights of
-/// now. None where there are no such rollouts.
+/// Returns the mean absolute difference between the sampler's and the trainer's
+/// log-probabilities, over rollouts of the current weights. `None` without such rollouts.
 fn apart(lessons: &[TrainingSample<'_>], old: &[Vec<f32>]) -> Option<f64> {
     let (mut sum, mut tokens) = (0.0, 0);
     for (lesson, old) in lessons.iter().zip(old).filter(|(lesson, _)| !lesson.stale) {
@@ -247,7 +247,7 @@ fn apart(lessons: &[TrainingSample<'_>], old: &[Vec<f32>]) -> Option<f64> {
     (tokens > 0).then(|| sum / tokens as f64)
 }
 
-/// Each lesson's log-probabilities under the weights of now, where they are computed first, and of its sampling else.
+/// Returns each sample's log-probabilities before the update: recomputed if needed, else from sampling.
 fn old(
     core: &mut dyn Core,
     lessons: &[TrainingSample<'_>],
@@ -282,13 +282,13 @@ fn log_probs(
     Ok(scored)
 }
 
-/// How a pass is made over what was sampled at this temperature.
+/// Returns the options of a pass over rollouts sampled at this temperature.
 fn options(config: &UpdateConfig, temperature: f32) -> PassOptions {
     PassOptions { temperature, recompute: config.recompute }
 }
 
-/// Runs of lessons of one temperature, all with a sampling mask or all without, and at most this many tokens, or of one
-/// that is longer.
+/// Returns ranges of samples with the same temperature, all with a sampling mask or all
+/// without. A range has at most `most` tokens, or one longer sample.
 fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<Range<usize>> {
     let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
     for (i, lesson) in lessons.iter().enumerate() {
@@ -308,7 +308,7 @@ fn micro_batches(lessons: &[TrainingSample<'_>], most: usize) -> Vec<Range<usize
     all
 }
 
-/// Sums over an update's steps.
+/// Sums over an update's optimizer steps.
 #[derive(Default)]
 struct UpdateSums {
     steps: f64,
@@ -340,7 +340,7 @@ impl UpdateSums {
         self.tokens += tokens as f64;
     }
 
-    /// Under TRL's names, where they mean the same. Means over tokens are over those that were computed.
+    /// Returns metrics under TRL's names where they mean the same. Token means are over computed tokens.
     fn report(&self, kl: bool) -> Report {
         let tokens = self.tokens.max(1.0);
         let mut metrics = vec![

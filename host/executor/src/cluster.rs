@@ -1,54 +1,54 @@
-//! Runs as jobs of a cluster that has a queue: what is the same for each kind of queue. A task's exit code is
-//! in a file that its script leaves, so that the queue is asked seldom: whether a run has begun, and what
-//! became of one that left no code.
+//! Runs as jobs of a cluster with a queue: the part that is the same for each kind of queue. A task's
+//! script writes its exit code into a file. The queue is therefore polled rarely: to see whether a run has
+//! begun, and what happened to a run that left no exit code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::executor::{Executor, Exit, News, Task};
 use crate::submission::{self, Submission};
 
 /// A cluster's queue.
 pub trait Queue {
-    /// What it is called in a command.
+    /// The queue's name on the command line.
     const KEY: &'static str;
-    /// What it is called.
+    /// The queue's name in messages.
     const NAME: &'static str;
 
-    /// How many runs it takes now, where so many are with it.
+    /// Returns how many more runs the queue accepts now, if it has `with_it` runs.
     fn room(&self, with_it: usize) -> usize;
 
-    /// Hands runs over.
+    /// Submits runs.
     fn submit(&mut self, submission: &Submission) -> std::result::Result<(), Refusal>;
 
-    /// How its tasks stand. One that is left out is gone.
+    /// Returns the state of each task. Tasks that are missing have left the queue.
     fn standing(&mut self, submission: &Submission) -> Result<BTreeMap<usize, Standing>>;
 
-    /// Asks tasks under way to stop, and takes the others out of the queue. Does not wait for it.
+    /// Asks running tasks to stop and removes the others from the queue. Does not wait.
     fn cancel(&mut self, submission: &Submission) -> Result<()>;
 }
 
-/// How a task stands.
+/// A task's state in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It waits; with the reason, where the user should know it.
+    /// It waits; the reason is given if the user should know it.
     Queued(Option<String>),
-    /// It is under way.
+    /// It is running.
     Running,
-    /// It ended by itself, well or not.
+    /// It ended by itself, with or without success.
     Ended,
     /// The cluster ended it, for this reason.
     Cut(String),
 }
 
-/// Why runs were not handed over.
+/// Why a submission failed.
 pub enum Refusal {
-    /// The cluster does not want them.
+    /// The cluster rejected it.
     No(Error),
-    /// It can't be told whether the cluster has them.
+    /// It is unknown whether the cluster has it.
     Unknown(Error),
 }
 
@@ -58,55 +58,55 @@ pub struct Cluster<Q> {
     comparison: PathBuf,
     queue: Q,
     out: Vec<Out>,
-    /// When the queue is asked next, and how long it is left alone after that.
+    /// When the queue is polled next, and the interval after that.
     next: Instant,
     rest: Duration,
-    /// When the files of tasks were looked at.
+    /// When the tasks' files were last read.
     looked: Option<Instant>,
-    /// Since when the queue gives no answer.
+    /// Since when the queue has not answered.
     silent: Option<Instant>,
-    /// Why runs wait, as far as that was told.
+    /// Reasons for waiting that were already reported.
     told: BTreeSet<String>,
     stopping: bool,
 }
 
-/// A submission with tasks that are not over.
+/// A submission with unfinished tasks.
 struct Out {
     submission: Submission,
     left: BTreeMap<usize, Seen>,
 }
 
-/// What was seen of a task.
+/// What is known about a task.
 #[derive(Default)]
 struct Seen {
     began: bool,
-    /// The queue's last word.
+    /// The task's last state in the queue.
     word: Option<Standing>,
-    /// Since when it is known to have ended, by its exit code or the queue.
+    /// When its end was noticed, by its exit code or by the queue.
     over: Option<Instant>,
 }
 
 impl Seen {
-    /// Whether it has ended, or shall not begin.
+    /// Returns whether it has ended, or must not begin.
     fn ends(&self, code: Option<i32>, stopping: bool) -> bool {
         match &self.word {
             _ if code.is_some() => true,
             Some(Standing::Ended | Standing::Cut(_)) => true,
-            // What was not under way when all were stopped has nothing to save.
+            // A task that had not begun when everything was stopped has nothing to save.
             Some(Standing::Queued(_)) => stopping && !self.began,
             _ => false,
         }
     }
 
-    /// How it ended, once its exit code and the queue's word are there, or the other half is late.
+    /// Returns how the task ended, once its exit code and final state are known, or one of them is late.
     fn exit(&self, code: Option<i32>, stopping: bool, unseen: impl FnOnce() -> String) -> Option<Exit> {
         let late = self.over?.elapsed() > HALF;
         Some(match (code, &self.word) {
             (Some(0), _) => Exit::Over,
-            (Some(1), Some(Standing::Cut(why))) => Exit::Cut(format!("{why}; what it had done is saved")),
+            (Some(1), Some(Standing::Cut(why))) => Exit::Cut(format!("{why}; its progress is saved")),
             (Some(_), Some(Standing::Cut(why))) => Exit::Cut(why.clone()),
             (Some(code), word) if late || *word == Some(Standing::Ended) => {
-                // A shell tells of a signal so.
+                // A shell's exit code for a signal.
                 let signal = code.checked_sub(128).filter(|signal| *signal > 0);
                 let by = signal.map_or(format!("with exit status: {code}"), |s| format!("by signal {s}"));
                 let code = Some(code).filter(|_| signal.is_none());
@@ -114,7 +114,7 @@ impl Seen {
             }
             (None, Some(Standing::Cut(why))) if late || (stopping && !self.began) => Exit::Cut(why.clone()),
             (None, Some(Standing::Queued(_))) if stopping => {
-                Exit::Cut("it was taken back before it began".to_owned())
+                Exit::Cut("it was cancelled before it began".to_owned())
             }
             (None, Some(Standing::Ended)) if late => Exit::Cut(unseen()),
             _ => return None,
@@ -122,21 +122,21 @@ impl Seen {
     }
 }
 
-/// How often files are looked at, on a file system that is everybody's.
+/// The interval of reading the tasks' files, which are on a shared file system.
 const GLANCE: Duration = Duration::from_millis(300);
 
-/// How often a queue is asked: its controller is everybody's, too.
+/// Intervals of polling a queue, whose controller is shared, too.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// How long is waited for the other half of what a task leaves: its exit code in a file, the queue's word.
+/// How long to wait for the second of an exit code and a final queue state.
 const HALF: Duration = Duration::from_secs(10);
 
-/// How long a queue that gives no answer is waited for.
+/// How long a queue may fail to answer.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 impl<Q: Queue> Cluster<Q> {
-    /// For runs of a folder, of this comparison.
+    /// Returns an executor for runs in `folder` of this comparison.
     pub fn new((folder, comparison): (&Path, &Path), queue: Q) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -152,7 +152,7 @@ impl<Q: Queue> Cluster<Q> {
         }
     }
 
-    /// Asks the queue about all that is left, if it is time to. A queue that does not answer is asked again.
+    /// Polls the queue about all unfinished tasks, if it is time to. A queue that fails is polled again.
     fn asked(&mut self, news: &mut Vec<News>) -> Result<Option<Vec<BTreeMap<usize, Standing>>>> {
         if Instant::now() < self.next || self.out.is_empty() {
             return Ok(None);
@@ -164,7 +164,7 @@ impl<Q: Queue> Cluster<Q> {
         match answers {
             Ok(answers) => {
                 if self.silent.take().is_some() {
-                    news.push(News::Word(format!("{} answers again", Q::NAME)));
+                    news.push(News::Word(format!("{} responds again", Q::NAME)));
                 }
                 Ok(Some(answers))
             }
@@ -173,7 +173,7 @@ impl<Q: Queue> Cluster<Q> {
                 Some(_) => Ok(None),
                 None => {
                     self.silent = Some(Instant::now());
-                    news.push(News::Word(format!("{}; it is asked again", error.what)));
+                    news.push(News::Word(format!("{}; retrying", error.what)));
                     Ok(None)
                 }
             },
@@ -183,7 +183,7 @@ impl<Q: Queue> Cluster<Q> {
     fn go_on(&self) -> String {
         let (folder, key) = (self.comparison.display(), Q::KEY);
         let again = format!("allot compare --resume {folder} --executor {key}");
-        format!("runs under way go on without this command; to take them up: {again}")
+        format!("run this to reattach to the runs, which continue without this command: {again}")
     }
 }
 
@@ -192,7 +192,7 @@ impl<Q: Queue> Executor for Cluster<Q> {
         let mut runs = Vec::new();
         for submission in submission::open(&self.folder, Q::KEY)? {
             let standing = self.queue.standing(&submission)?;
-            // What is still queued there ends as soon as it begins.
+            // Tasks still queued there will end as soon as they begin.
             let stopped = submission.folder.join("stop").exists();
             let alive = |task: &usize| match standing.get(task) {
                 Some(Standing::Running) => true,
@@ -252,7 +252,7 @@ impl<Q: Queue> Executor for Cluster<Q> {
                 if let Some(Standing::Queued(Some(why))) = &seen.word
                     && self.told.insert(why.clone())
                 {
-                    news.push(News::Word(format!("{} lets runs wait: {why}", Q::NAME)));
+                    news.push(News::Word(format!("{} keeps runs waiting: {why}", Q::NAME)));
                 }
                 let code = out.submission.exit(*task);
                 if !seen.began && (code.is_some() || seen.word == Some(Standing::Running)) {
@@ -264,7 +264,8 @@ impl<Q: Queue> Executor for Cluster<Q> {
                 }
                 let unseen = || {
                     let (name, folder) = (Q::NAME, out.submission.folder.display());
-                    let hint = "all nodes must see that folder, and this program, under the same path";
+                    let hint =
+                        "make sure that all nodes see that folder and this program under the same paths";
                     format!("it left {name} without an exit code in `{folder}`: {hint}")
                 };
                 if let Some(exit) = seen.exit(code, self.stopping, unseen) {
@@ -291,7 +292,7 @@ impl<Q: Queue> Executor for Cluster<Q> {
         for out in &mut self.out {
             out.submission.stop()?;
             self.queue.cancel(&out.submission)?;
-            // What the queue said before that no longer counts.
+            // Earlier states in the queue no longer count.
             out.left.values_mut().for_each(|seen| seen.word = None);
         }
         (self.next, self.rest) = (Instant::now(), SHORTEST);

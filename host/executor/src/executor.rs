@@ -1,25 +1,25 @@
-//! What makes runs, and what it hears of them.
+//! The interface of executors.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use allot_error::Result;
+use allot_base::Result;
 
-/// A run that is to be made.
+/// A run to execute.
 pub struct Task {
-    /// Which it is, by its place among the comparison's runs.
+    /// Its index among the comparison's runs.
     pub run: usize,
-    /// What this program is to be called with.
+    /// The arguments for this program.
     pub arguments: Vec<OsString>,
-    /// The file for what it says.
+    /// The file for its output.
     pub log: PathBuf,
 }
 
-/// What an executor heard.
+/// An event that an executor reports.
 pub enum News {
-    /// A run is under way.
+    /// A run has begun.
     Began(usize),
-    /// A run ended. The last is the file in which to read more, where that is not plain.
+    /// A run has ended. The path is a file with more information, if it is not the run's log.
     Ended(usize, Exit, Option<PathBuf>),
     /// A notice for the user who waits.
     Word(String),
@@ -27,62 +27,61 @@ pub enum News {
 
 /// How a run's process ended.
 pub enum Exit {
-    /// As it should.
+    /// It succeeded.
     Over,
     /// It was asked to pause, and saved.
     Paused,
-    /// A signal ended it; in words.
+    /// A signal ended it; the text describes the signal.
     Killed(String),
-    /// It failed; in words, should its log have none.
+    /// It failed; the text is used if its log has no error.
     Failed(String),
-    /// Its cluster ended it, or lost it; why.
+    /// Its cluster ended or lost it, for this reason.
     Cut(String),
 }
 
 impl Exit {
-    /// From an exit code, or none where a signal ended the process.
+    /// Converts an exit code; none if a signal ended the process.
     pub(crate) fn of(code: Option<i32>, words: String) -> Self {
-        // A shell's code for a process that was interrupted.
+        // A shell's exit code for a process that was interrupted.
         let Some(code) = code.filter(|code| *code != 130) else { return Self::Killed(words) };
-        match allot_error::Exit::of(code) {
-            allot_error::Exit::Good => Self::Over,
-            allot_error::Exit::Bad => Self::Paused,
-            // A run has no incomplete end.
-            allot_error::Exit::Error | allot_error::Exit::Incomplete => Self::Failed(words),
+        match allot_base::Exit::of(code) {
+            allot_base::Exit::Good => Self::Over,
+            allot_base::Exit::Bad => Self::Paused,
+            // Runs do not use the exit code for an incomplete result.
+            allot_base::Exit::Error | allot_base::Exit::Incomplete => Self::Failed(words),
         }
     }
 }
 
-/// What makes runs.
+/// Executes runs.
 pub trait Executor {
-    /// Finds runs that an earlier process left under way here. Gives them.
+    /// Returns the runs that an earlier process left running here.
     fn adopt(&mut self) -> Result<Vec<usize>>;
 
-    /// How many runs it takes on now.
+    /// Returns how many more runs can be started now.
     fn room(&self) -> usize;
 
-    /// Takes on runs, as many as there is room for.
+    /// Starts runs, at most as many as [`Self::room`] returns.
     fn start(&mut self, tasks: &[Task]) -> Result<()>;
 
-    /// What happened since.
+    /// Returns the events since the last call.
     fn poll(&mut self) -> Result<Vec<News>>;
 
-    /// Asks all runs to pause: those under way to save what they have, the others not to begin. May be
-    /// called again.
+    /// Asks all runs to pause: running ones save, and queued ones do not begin. May be called repeatedly.
     fn pause(&mut self) -> Result<()>;
 }
 
-/// What an executor has to know.
+/// The settings of an executor.
 pub struct Setup<'s> {
-    /// The folder of its runs: the comparison's, or that of one of its tuning's rungs.
+    /// The folder of its runs: the comparison's, or that of one rung of its tuning.
     pub folder: &'s Path,
-    /// The comparison's folder, with which it goes on.
+    /// The comparison's folder, for commands that resume it.
     pub comparison: &'s Path,
     /// The most concurrent runs; None if no limit was given.
     pub at_once: Option<usize>,
-    /// Threads that each takes.
+    /// Threads of each run.
     pub threads: usize,
-    /// Whether each takes a GPU.
+    /// Whether each run uses a GPU.
     pub gpu: bool,
     /// Options for Slurm.
     pub slurm: Option<&'s str>,

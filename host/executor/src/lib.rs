@@ -1,7 +1,7 @@
-//! Where the runs of a comparison are made: by processes of this machine, or by jobs of a cluster with a queue.
+//! Executes the runs of a comparison: as processes of this machine, or as jobs of a cluster with a queue.
 //!
-//! An [`Executor`] starts commands of this program and hears how they end; [`Where::open`] gives one. What a run is, and
-//! whether it is whole, is for the program to know.
+//! An [`Executor`] starts commands of this program and reports how they end; [`Where::open`] returns one.
+//! The caller knows what a run is and whether it is complete.
 //!
 //! ```
 //! use allot_executor::Where;
@@ -17,7 +17,7 @@ mod ray;
 mod slurm;
 mod submission;
 
-use allot_error::{Error, Result, count};
+use allot_base::{Error, Result, count};
 use clap::ValueEnum;
 
 use crate::cluster::{Cluster, Queue as _};
@@ -38,7 +38,7 @@ pub enum Where {
 }
 
 impl Where {
-    /// What it is called in a command.
+    /// Returns the name on the command line.
     pub fn key(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -47,7 +47,7 @@ impl Where {
         }
     }
 
-    /// What it is called.
+    /// Returns the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "this machine",
@@ -56,7 +56,7 @@ impl Where {
         }
     }
 
-    /// The executor.
+    /// Returns the executor.
     pub fn open(self, setup: &Setup<'_>) -> Result<Box<dyn Executor>> {
         for other in [Self::Slurm, Self::Ray].into_iter().filter(|other| *other != self) {
             other.left_nothing(setup)?;
@@ -72,26 +72,26 @@ impl Where {
         })
     }
 
-    /// Fails where a cluster, whichever, still has runs of the comparison.
+    /// Fails if any cluster still has runs of the comparison.
     pub fn nothing_left(setup: &Setup<'_>) -> Result<()> {
         [Self::Slurm, Self::Ray].into_iter().try_for_each(|place| place.left_nothing(setup))
     }
 
-    /// Runs that a cluster still has are not begun a second time elsewhere.
+    /// Fails if this cluster still has runs, which must not run a second time elsewhere.
     fn left_nothing(self, setup: &Setup<'_>) -> Result<()> {
         let Some(note) = submission::open(setup.folder, self.key())?.pop() else { return Ok(()) };
         let go_on =
             format!("allot compare --resume {} --executor {}", setup.comparison.display(), self.key());
         let left = self.made(setup).and_then(|mut there| there.adopt()).map_err(|error| {
             let what = format!("runs of this comparison were left with another executor: {}", error.what);
-            let none = format!("if none is left there, remove `{}`", note.note().display());
-            Error::new(what).hint(format!("go on with them: {go_on}")).hint(none)
+            let none = format!("remove `{}` if none is left there", note.note().display());
+            Error::new(what).hint(format!("run this to continue them: {go_on}")).hint(none)
         })?;
         if left.is_empty() {
             return Ok(());
         }
         let (runs, are) = (count(left.len() as u64, "run"), if left.len() == 1 { "is" } else { "are" });
         let what = format!("{runs} of this comparison {are} still with {}", self.name());
-        Err(Error::new(what).hint(format!("go on with them: {go_on}")))
+        Err(Error::new(what).hint(format!("run this to continue them: {go_on}")))
     }
 }

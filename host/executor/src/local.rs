@@ -1,31 +1,31 @@
-//! Runs as processes of this machine, some at a time: each is this program, so that one that fails or is
-//! killed takes no other with it. They are tied to this process by their standard input: when it ends, they save and
+//! Runs as concurrent processes of this machine. Each is this program, so that a failing or killed run does
+//! not affect others. Their standard input is tied to this process: when this process ends, they save and
 //! stop.
 
 use std::fs::OpenOptions;
 use std::process::{Child, Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::executor::{Executor, Exit, News, Task};
 
-/// Processes of this machine.
+/// Runs as processes of this machine.
 pub struct Local {
     at_once: usize,
     children: Vec<(usize, Child)>,
-    /// Runs that began since they were last told of.
+    /// Runs that began since the last `poll`.
     began: Vec<usize>,
 }
 
 impl Local {
-    /// So many at a time.
+    /// Returns an executor with at most `at_once` concurrent runs.
     pub fn new(at_once: usize) -> Self {
         Self { at_once, children: Vec::new(), began: Vec::new() }
     }
 }
 
 impl Executor for Local {
-    /// None: the runs of a process that is gone notice, save and stop.
+    /// Returns nothing: runs of a process that has ended save and stop.
     fn adopt(&mut self) -> Result<Vec<usize>> {
         Ok(Vec::new())
     }

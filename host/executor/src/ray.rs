@@ -1,11 +1,11 @@
-//! Ray: a run is a job of the cluster's job API, which is HTTP. A job takes as many of the cluster's CPUs as
-//! its run has threads, wherever Ray finds them. Ray gives up on a job that waits for a quarter of an hour, so
-//! that no more are handed over than the cluster has room for.
+//! Ray: a run is a job of the cluster's HTTP job API. A job needs as many CPUs as its run has threads, on
+//! any node. Ray fails jobs that wait for a quarter of an hour, so no more runs are submitted than the
+//! cluster has CPUs for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::submission::{Submission, quoted};
 pub struct Ray {
     agent: ureq::Agent,
     address: String,
-    /// Never shown, and in no file.
+    /// Never printed, and never written to a file.
     token: Option<String>,
     at_once: usize,
     threads: usize,
@@ -27,19 +27,19 @@ pub struct Ray {
 /// The default address of Ray's dashboard.
 const ADDRESS: &str = "http://127.0.0.1:8265";
 
-/// How long an answer may take.
+/// The time limit of a reply.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A request that got no answer is made again after these.
+/// Pauses before a request is repeated.
 const AGAIN: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// Seconds that a run has to finish its step and save, where Ray would give it three.
+/// Seconds that a run has to finish its step and save. Ray's default is three.
 const TO_SAVE: &str = "3600";
 
-/// What a run needs of the environment. No token is among them: jobs are shown to everybody.
+/// Environment variables that are passed to a run. No token is among them, because all users can see jobs.
 const PASSED: [&str; 5] = ["ALLOT_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE"];
 
-/// As the job API tells of a job.
+/// A job, as the job API describes it.
 #[derive(Deserialize)]
 struct Job {
     status: String,
@@ -53,13 +53,13 @@ struct Answer {
 }
 
 impl Ray {
-    /// The cluster at `RAY_ADDRESS`.
+    /// Returns the cluster at `RAY_ADDRESS`.
     pub fn new(setup: &Setup<'_>) -> Result<Self> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let address = set("RAY_ADDRESS").unwrap_or_else(|| ADDRESS.to_owned());
         if !(address.starts_with("http://") || address.starts_with("https://")) {
-            let what = format!("`RAY_ADDRESS` is `{address}`; jobs are handed to Ray's dashboard, by HTTP");
-            return Err(Error::new(what).hint(format!("as in RAY_ADDRESS={ADDRESS}")));
+            let what = format!("`RAY_ADDRESS` is `{address}`; expected the HTTP address of Ray's dashboard");
+            return Err(Error::new(what).hint(format!("set it as in RAY_ADDRESS={ADDRESS}")));
         }
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(TIMEOUT));
         let mut ray = Self {
@@ -72,8 +72,8 @@ impl Ray {
         };
         let version = ray.get("/api/version")?;
         if json_of(&version).is_none_or(|version| version["ray_version"].as_str().is_none()) {
-            let what = format!("{} does not answer as Ray's dashboard", ray.address);
-            return Err(Error::new(what).hint("the address comes from `RAY_ADDRESS`"));
+            let what = format!("{} does not respond like Ray's dashboard", ray.address);
+            return Err(Error::new(what).hint("check the address in `RAY_ADDRESS`"));
         }
         if ray.at_once == 0 {
             ray.at_once = ray.places()?;
@@ -81,7 +81,7 @@ impl Ray {
         Ok(ray)
     }
 
-    /// How many runs the cluster's CPUs are enough for.
+    /// Returns the number of runs that the cluster's CPUs suffice for.
     fn places(&self) -> Result<usize> {
         let nodes = self.get("/api/v0/nodes?detail=1&limit=10000")?;
         let nodes = json_of(&nodes).unwrap_or_default();
@@ -91,7 +91,7 @@ impl Ray {
         let places: usize = places.map(|cpus| cpus as usize / self.threads.max(1)).sum();
         if places == 0 {
             let what = format!("the Ray cluster at {} has no node with {} CPUs", self.address, self.threads);
-            return Err(Error::new(what).hint("say how many runs it is to have at a time: --jobs"));
+            return Err(Error::new(what).hint("set the number of concurrent runs with --jobs"));
         }
         Ok(places)
     }
@@ -100,7 +100,7 @@ impl Ray {
         self.ask(path, None)
     }
 
-    /// Asks, a few times where no answer comes.
+    /// Sends a request, and repeats it a few times if there is no reply.
     fn ask(&self, path: &str, body: Option<&Value>) -> Result<Answer> {
         let mut waits = AGAIN.iter();
         loop {
@@ -110,12 +110,14 @@ impl Ray {
                     return Err(Error::new(what).hint("put the cluster's token into `RAY_AUTH_TOKEN`"));
                 }
                 Ok(answer) if answer.code < 502 => return Ok(answer),
-                Ok(answer) => format!("it answers with {}", answer.code),
+                Ok(answer) => format!("it returned {}", answer.code),
                 Err(error) => error.to_string(),
             };
             let Some(wait) = waits.next() else {
                 let what = format!("could not reach Ray at {}: {words}", self.address);
-                return Err(Error::new(what).hint("the address comes from `RAY_ADDRESS`; is the cluster up?"));
+                return Err(
+                    Error::new(what).hint("check the address in `RAY_ADDRESS`, and that the cluster is up")
+                );
             };
             std::thread::sleep(*wait);
         }
@@ -157,8 +159,8 @@ impl Ray {
             }
         }
         let mut job = json!({
-            // Its own words go into a file as a Slurm task's do: Ray keeps them for itself.
-            // The script takes the place of the shell that Ray starts: who waits for one waits for the other.
+            // Output goes into a file, like that of a Slurm task, because Ray keeps it to itself. The
+            // script replaces the shell that Ray starts, so that waiting for one is waiting for the other.
             "entrypoint": format!("exec bash {script} {task} > {output} 2>&1"),
             "submission_id": id(submission, task),
             "entrypoint_num_cpus": self.threads,
@@ -170,12 +172,12 @@ impl Ray {
         Ok(job)
     }
 
-    /// What Ray refuses, in its own last words: the rest is a Python stack.
+    /// Returns the error of a rejected request, with its last line only: the rest is a Python stack trace.
     fn refused(&self, answer: &Answer) -> Error {
         let mut lines = answer.text.lines().map(str::trim).filter(|line| line.len() > 2);
         let words = lines.next_back().unwrap_or("no reason is given");
-        let what = format!("Ray at {} did not take a job ({}): {words}", self.address, answer.code);
-        Error::new(what).hint("the log of Ray's dashboard says more")
+        let what = format!("Ray at {} did not accept a job ({}): {words}", self.address, answer.code);
+        Error::new(what).hint("see the log of Ray's dashboard")
     }
 }
 
@@ -199,7 +201,7 @@ impl Queue for Ray {
         for task in 0..submission.runs.len() {
             let job = self.job(submission, task).map_err(Refusal::No)?;
             let answer = self.ask("/api/jobs/", Some(&job)).map_err(Refusal::Unknown)?;
-            // The first answer to it was lost.
+            // The reply to the first attempt was lost.
             let twice = answer.text.contains("already exists");
             if answer.code != 200 && !twice {
                 let error = self.refused(&answer);
@@ -219,8 +221,8 @@ impl Queue for Ray {
             }
             let job: Option<Job> = json_of(&answer).and_then(|json| serde_json::from_value(json).ok());
             let Some(job) = job else {
-                let what = format!("Ray at {} tells nothing of a job ({})", self.address, answer.code);
-                return Err(Error::new(what).hint("the log of Ray's dashboard says more"));
+                let what = format!("Ray at {} did not return a job's status ({})", self.address, answer.code);
+                return Err(Error::new(what).hint("see the log of Ray's dashboard"));
             };
             all.insert(task, standing(&job));
         }

@@ -1,10 +1,10 @@
-//! Slurm: runs as the tasks of a job array, by `sbatch`, `squeue` and `scancel`. Needs no accounting: what a
-//! task ended with is in a file, and why Slurm ended one is in the queue for some minutes.
+//! Slurm: runs as the tasks of a job array, by `sbatch`, `squeue` and `scancel`. It needs no accounting: a
+//! task's exit code is in a file, and the queue shows for some minutes why Slurm ended a task.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::cluster::{Queue, Refusal, Standing};
 use crate::executor::Setup;
@@ -15,22 +15,23 @@ pub struct Slurm {
     at_once: Option<usize>,
     threads: usize,
     options: String,
-    /// The largest array that the cluster takes.
+    /// The largest array size that the cluster accepts.
     largest: usize,
-    /// Commands that are not waited for.
+    /// Commands that run in the background.
     behind: Vec<Child>,
 }
 
-/// What a cluster takes that says nothing else.
+/// Slurm's default for the largest array size.
 const LARGEST: usize = 1001;
 
 impl Slurm {
-    /// The cluster that Slurm's commands on this machine speak to.
+    /// Returns the cluster of this machine's Slurm commands.
     pub fn new(setup: &Setup<'_>) -> Result<Self> {
         let options = setup.slurm.unwrap_or_default().trim();
         if options.contains(['\n', '\r']) || (!options.is_empty() && !options.starts_with('-')) {
             let what = format!("{options:?} are not valid options for sbatch");
-            return Err(Error::new(what).hint("as in --slurm-options \"--partition=short --time=2:00:00\""));
+            return Err(Error::new(what)
+                .hint("write them as in --slurm-options \"--partition=short --time=2:00:00\""));
         }
         let config = said("scontrol", &["show", "config"])?;
         let line = config.lines().find_map(|line| line.strip_prefix("MaxArraySize"));
@@ -49,7 +50,7 @@ impl Slurm {
         let limit = self.at_once.map(|n| format!("%{n}")).unwrap_or_default();
         let output = submission.folder.join("%a.out");
         let own = if self.options.is_empty() { String::new() } else { format!("#SBATCH {}\n", self.options) };
-        // A `%` in a folder's name would be one of Slurm's own.
+        // Slurm would expand a `%` in a folder's name.
         if submission.folder.display().to_string().contains(['%', '"', '\\']) {
             let what = format!("Slurm can't write to `{}`", submission.folder.display());
             return Err(Error::new(what).hint("choose a folder without %, \" and \\ in its name: --out"));
@@ -75,7 +76,7 @@ impl Queue for Slurm {
     const KEY: &'static str = "slurm";
     const NAME: &'static str = "Slurm";
 
-    /// One array after the other: a limit of runs at a time is one of each array.
+    /// Submits one array after the other, because the limit of concurrent runs is per array.
     fn room(&self, with_it: usize) -> usize {
         if with_it == 0 { self.largest.saturating_sub(1).max(1) } else { 0 }
     }
@@ -88,12 +89,13 @@ impl Queue for Slurm {
         match said("sbatch", &["--parsable", &text]) {
             Ok(_) => Ok(()),
             Err(error) => {
-                // Whatever Slurm answered, it has none of it under that name, or it has it.
+                // Whatever the error was: either Slurm has all tasks under this name, or it has none.
                 match self.standing(submission) {
                     Ok(standing) if !standing.is_empty() => Ok(()),
                     Ok(_) => {
-                        let hint =
-                            format!("what was submitted is in {text}; options for it: --slurm-options");
+                        let hint = format!(
+                            "see {text} for what was submitted, and set options with --slurm-options"
+                        );
                         Err(Refusal::No(error.hint(hint)))
                     }
                     Err(_) => Err(Refusal::Unknown(error)),
@@ -113,7 +115,7 @@ impl Queue for Slurm {
     fn cancel(&mut self, submission: &Submission) -> Result<()> {
         let name = format!("--name={}", submission.name);
         said("scancel", &["--me", "--state=PENDING", &name])?;
-        // Some versions ask again for seconds whether the signal arrived: it may come more than once.
+        // Some versions repeat the signal until it has arrived, so it may arrive more than once.
         let told = ["--me", "--state=RUNNING", "--batch", "--signal=USR1", &name];
         let child = command("scancel").args(told).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.behind.push(child.map_err(|e| missing("scancel", &e))?);
@@ -121,13 +123,13 @@ impl Queue for Slurm {
     }
 }
 
-/// A line of the queue: a task's number, its state, why it waits, and where it is.
+/// Parses a line of the queue: a task's number, its state, the reason why it waits, and its node.
 fn standing(line: &str) -> Option<(usize, Standing)> {
     let mut fields = line.split('|').map(str::trim);
     let (number, state) = (fields.next()?.parse().ok()?, fields.next()?);
     let (reason, node) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
     let at = if node.is_empty() { String::new() } else { format!(" on {node}") };
-    // Waits that come with any queue are nothing to tell of.
+    // Ordinary reasons for waiting are not reported.
     let plain = ["", "None", "Resources", "Priority", "JobArrayTaskLimit", "BeginTime", "Cleaning"];
     let standing = match state {
         "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD" => {
@@ -136,29 +138,29 @@ fn standing(line: &str) -> Option<(usize, Standing)> {
         "RUNNING" | "COMPLETING" | "STAGE_OUT" | "SIGNALING" | "SUSPENDED" | "STOPPED" => Standing::Running,
         "COMPLETED" | "FAILED" => Standing::Ended,
         "TIMEOUT" => Standing::Cut(format!("it reached the time limit of its Slurm job{at}")),
-        "OUT_OF_MEMORY" => Standing::Cut(format!("it took more memory than its Slurm job has{at}")),
+        "OUT_OF_MEMORY" => Standing::Cut(format!("it exceeded the memory of its Slurm job{at}")),
         "CANCELLED" => Standing::Cut(format!("its Slurm job was cancelled{at}")),
         "NODE_FAIL" | "BOOT_FAIL" => Standing::Cut(format!("its node failed{at}")),
-        "PREEMPTED" => Standing::Cut(format!("another Slurm job took its place{at}")),
+        "PREEMPTED" => Standing::Cut(format!("another Slurm job preempted it{at}")),
         other => Standing::Cut(format!("Slurm ended it{at}: {other}")),
     };
     Some((number, standing))
 }
 
-/// What a command of Slurm says.
+/// Returns the output of a Slurm command.
 fn said(name: &str, arguments: &[&str]) -> Result<String> {
     let done = command(name).args(arguments).output().map_err(|e| missing(name, &e))?;
     if done.status.success() {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
     let text = String::from_utf8_lossy(&done.stderr);
-    // The last line is the least particular.
+    // The last line is the least specific.
     let lines: Vec<&str> = text.lines().map(|line| line.rsplit("error: ").next().unwrap_or(line)).collect();
     let words = lines.iter().find(|line| !line.trim().is_empty()).copied().unwrap_or("it failed");
     Err(Error::new(format!("{name}: {}", words.trim())))
 }
 
-/// A command of Slurm, out of reach of a Ctrl-C on this terminal, which is for this program.
+/// Returns a Slurm command in its own process group, so that Ctrl-C on this terminal does not reach it.
 fn command(name: &str) -> Command {
     let mut command = Command::new(name);
     command.stdin(Stdio::null());
@@ -170,7 +172,7 @@ fn command(name: &str) -> Command {
 fn missing(command: &str, error: &std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::NotFound {
         let error = Error::new(format!("there is no `{command}` on this machine"));
-        error.hint("run this where Slurm's commands are, on a login node say")
+        error.hint("run this where Slurm's commands are installed, such as a login node")
     } else {
         Error::new(format!("`{command}` could not be started: {error}"))
     }

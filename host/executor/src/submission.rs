@@ -1,26 +1,26 @@
-//! What was handed to a cluster at once: a folder below the comparison's, with a note of which runs those are,
-//! a script that makes each of them, and, as they end, their exit codes. The folder lies where the cluster's
-//! nodes see it. So a comparison that was killed finds its runs again, whatever became of them.
+//! A submission to a cluster: a folder below the comparison's, with a note that lists the runs, a script
+//! that executes each of them, and their exit codes. The cluster's nodes must see the folder. A comparison
+//! that was killed finds its runs there.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Task;
 
-/// Some runs, handed to a cluster.
+/// Runs that were submitted to a cluster together.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// Its folder, as a whole path.
+    /// The absolute path of its folder.
     pub folder: PathBuf,
-    /// What the cluster knows it by. No two have the same.
+    /// Its unique name on the cluster.
     pub name: String,
-    /// The comparison's runs in it, by their places. A run's place in this list is its task's number.
+    /// Indices of the comparison's runs in it. The index in this list is the task's number.
     pub runs: Vec<usize>,
 }
 
@@ -31,11 +31,11 @@ struct Note {
     runs: Vec<usize>,
 }
 
-/// Below the comparison's folder.
+/// The folder below the comparison's.
 const PLACE: &str = "cluster";
 
 impl Submission {
-    /// Stores what is about to be submitted, so that it is found after a kill.
+    /// Writes a submission's folder before it is submitted, so that it is found after a kill.
     pub fn new(comparison: &Path, executor: &str, tasks: &[Task]) -> Result<Self> {
         let place = whole(comparison)?.join(PLACE);
         std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
@@ -54,37 +54,37 @@ impl Submission {
         let made = Self { folder, name, runs: tasks.iter().map(|task| task.run).collect() };
         made.write("task.sh", &made.script(tasks)?)?;
         let note = Note { executor: executor.to_owned(), name: made.name.clone(), runs: made.runs.clone() };
-        let note = serde_json::to_string(&note).map_err(|e| Error::new(format!("no JSON: {e}")))?;
+        let note = serde_json::to_string(&note).map_err(|e| Error::new(format!("not JSON: {e}")))?;
         made.write(NOTE, &note)?;
         Ok(made)
     }
 
-    /// The note that says that it may be under way.
+    /// Returns the path of the note, which exists while the submission may be running.
     pub fn note(&self) -> PathBuf {
         self.folder.join(NOTE)
     }
 
-    /// The script that makes the run of a task: `task.sh NUMBER`.
+    /// Returns the path of the script that executes a task: `task.sh NUMBER`.
     pub fn script_path(&self) -> PathBuf {
         self.folder.join("task.sh")
     }
 
-    /// What a task's process ended with, once it did.
+    /// Returns a task's exit code, if it has ended.
     pub fn exit(&self, task: usize) -> Option<i32> {
         std::fs::read_to_string(self.folder.join(format!("{task}.exit"))).ok()?.trim().parse().ok()
     }
 
-    /// What a task's script and the cluster around it said.
+    /// Returns the path of the output of a task's script and of the cluster around it.
     pub fn output(&self, task: usize) -> PathBuf {
         self.folder.join(format!("{task}.out"))
     }
 
-    /// Tasks that begin from now on end at once.
+    /// Makes tasks that begin from now on end at once.
     pub fn stop(&self) -> Result<()> {
         self.write("stop", "")
     }
 
-    /// Nothing of it is under way any more.
+    /// Marks the submission as finished.
     pub fn close(&self) -> Result<()> {
         let note = self.note();
         std::fs::rename(&note, self.folder.join("over.json")).map_err(|e| Error::file("write", &note, &e))
@@ -117,8 +117,8 @@ impl Submission {
 
 const NOTE: &str = "submission.json";
 
-/// A run, and its exit code in a file once it ended. A signal that asks it to stop is handed on: it finishes
-/// its step and saves. The first `wait` ends with the signal, so it is waited for again.
+/// Executes a run and writes its exit code into a file. Passes on a signal to stop: the run finishes its
+/// step and saves. The first `wait` ends with the signal, so the script waits again.
 const TASK: &str = r#"#!/bin/bash
 # A run of a comparison: task.sh NUMBER
 number=$1
@@ -148,7 +148,7 @@ done
 ended "$code"
 "#;
 
-/// What was handed to an executor and may be under way there.
+/// Returns the submissions to an executor that may still be running.
 pub fn open(comparison: &Path, executor: &str) -> Result<Vec<Submission>> {
     let mut all = Vec::new();
     for folder in folders(&whole(comparison)?.join(PLACE))? {
@@ -160,7 +160,7 @@ pub fn open(comparison: &Path, executor: &str) -> Result<Vec<Submission>> {
         };
         let note: Note = serde_json::from_str(&text).map_err(|e| {
             let error = Error::new(format!("`{}` is damaged: {e}", path.display()));
-            error.hint("remove it once none of this comparison's jobs is left in the cluster")
+            error.hint("remove it once the cluster has no jobs of this comparison")
         })?;
         if note.executor == executor {
             all.push(Submission { folder, name: note.name, runs: note.runs });
@@ -173,7 +173,7 @@ fn whole(folder: &Path) -> Result<PathBuf> {
     std::path::absolute(folder).map_err(|e| Error::file("find", folder, &e))
 }
 
-/// The folders in a folder, in their order; none where it is not there.
+/// Returns the folders in a folder, sorted; none if it does not exist.
 fn folders(place: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(place) {
         Ok(entries) => entries,
@@ -185,11 +185,11 @@ fn folders(place: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// A word of a shell's command.
+/// Quotes a word for a shell command.
 pub fn quoted(word: &OsStr) -> Result<String> {
     let Some(text) = word.to_str().filter(|text| !text.contains(['\n', '\r'])) else {
         return Err(Error::new(format!("{} can't be written into a script", word.display()))
-            .hint("a comparison on a cluster lies in folders whose names are UTF-8, in one line"));
+            .hint("use folders whose names are UTF-8 in one line"));
     };
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }

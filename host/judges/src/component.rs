@@ -1,14 +1,12 @@
-//! Graders that are components, asked in batches on all cores. An opinion depends on the answer, its problem, the settings and
-//! the limits alone: a batch that fails is asked about again, one answer at a time.
+//! Graders that are components, called in batches on all cores. An opinion depends only on the answer, its
+//! problem, the settings and the limits: a batch that fails is graded again, one answer at a time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_allocation::{Value, shown};
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
-use allot_files::{cache, is_registry_address, turn};
-use allot_registry::Reference;
+use allot_base::{Error, Result, cache, is_registry_address, panics::caught, turn};
+use allot_remote::registry::Reference;
 use allot_sandbox::{Asked, Fault, Grader, Kind, LoadError, Sandbox, Score};
 use allot_settings::ComponentConfig;
 
@@ -16,19 +14,19 @@ use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Hello, Judgement, Opinion, Question};
 use super::workers::Workers;
 
-/// Answers of a batch. It is the same on every machine, so that even a grader that remembers what it should not is asked
-/// the same. Larger ones spare an interpreter little more, and leave cores idle at the end of a round.
+/// Answers of a batch. The number is the same on every machine, so that even a grader with hidden state
+/// gets the same calls. Larger batches save little, and leave cores idle at the end of a round.
 pub const BATCH: usize = 16;
-/// Settings that are longer than this stand in a record as their hash.
+/// Settings longer than this are recorded as their hash.
 const LONG: usize = 1024;
-/// Bytes of why a grader failed: a traceback, at most.
+/// The most bytes of a failure's description, such as a traceback.
 const TROUBLE: usize = 8 << 10;
 
 /// Returns the compiled component, and its settings with defaults filled in.
 ///
 /// # Errors
 ///
-/// A component that is missing, is not a grader, or does not have such settings.
+/// A component that is missing, is not a grader, or does not have these settings.
 pub fn open(config: &ComponentConfig) -> Result<(Grader, Vec<(String, Value)>)> {
     let bytes = bytes(config)?;
     let sandbox =
@@ -54,11 +52,11 @@ pub fn open(config: &ComponentConfig) -> Result<(Grader, Vec<(String, Value)>)> 
 pub fn bytes(config: &ComponentConfig) -> Result<Vec<u8>> {
     let source = &config.source;
     if is_registry_address(source) {
-        return allot_registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
+        return allot_remote::registry::fetch(&Reference::parse(source)?, cache("policies").as_deref());
     }
     let path = Path::new(source);
     allot_component::read(path, Kind::Grader).map_err(|error| {
-        let hint = "`use` in [reward.component] is the path of a component, or its address in a registry";
+        let hint = "set `use` in [reward.component] to the path of a component, or its address in a registry";
         if path.exists() { error } else { error.hint(hint) }
     })
 }
@@ -75,25 +73,25 @@ type Batch = Vec<(usize, Question)>;
 /// A grader that is a component.
 pub struct Components {
     workers: Workers<Batch, Vec<(usize, Opinion)>>,
-    /// What waits for a batch to be full.
+    /// Answers that wait for a full batch.
     waiting: Batch,
 }
 
 impl Components {
-    /// A grader that works on as many batches at a time as there are cores. `known` is its identity when the run began.
+    /// Returns a grader with one batch per core at a time. `known` is its identity when the run began.
     ///
     /// # Errors
     ///
-    /// A component that cannot be loaded, or is another one by now.
+    /// A component that cannot be loaded, or has changed since.
     pub fn new(config: &ComponentConfig, known: Option<&Identity>) -> Result<Self> {
         let loaded = Loaded::open(config)?;
         let (identity, words) = (loaded.identity(), words(config));
         if let Some(how) = known.and_then(|known| identity.apart(known, &words)) {
-            return Err(Error::new(format!("the grader is another one than when the run began: {how}")));
+            return Err(Error::new(format!("the grader has changed since the run began: {how}")));
         }
         let workers = Workers::computing(move |batch: Batch| {
             let (places, questions): (Vec<usize>, Vec<Question>) = batch.into_iter().unzip();
-            // The Wasm engine is not ours: a panic in it is an opinion, too.
+            // A panic in the Wasm engine is turned into an opinion.
             let opinions = caught(|| loaded.opinions(&questions)).unwrap_or_else(|why| {
                 let name = &loaded.grader.description().name;
                 vec![Err(format!("grader `{name}` could not be called: {why}")); questions.len()]
@@ -103,12 +101,12 @@ impl Components {
         Ok(Self { workers, waiting: Vec::new() })
     }
 
-    /// Loads the component, lets it begin with its settings and judge an answer; gives who judges. `weights` are those that
-    /// the config has for parts of rewards.
+    /// Loads the component, passes it its settings and grades an answer. Returns its identity. `weights`
+    /// are the config's weights of reward parts.
     ///
     /// # Errors
     ///
-    /// A component that cannot be loaded, refuses its settings, or has not these parts.
+    /// A component that cannot be loaded, rejects its settings, or has other parts than `weights`.
     pub fn check(
         config: &ComponentConfig,
         weights: &BTreeMap<String, f32>,
@@ -119,7 +117,7 @@ impl Components {
         let name = &description.name;
         let (parts, weighs) = (&description.parts, |part: &&String| weights.contains_key(part.as_str()));
         if let Some(other) = weights.keys().find(|weight| !parts.contains(weight)) {
-            let has = allot_error::listed(parts.iter().map(String::as_str));
+            let has = allot_base::listed(parts.iter().map(String::as_str));
             let has = if parts.is_empty() {
                 "its rewards have no parts".to_owned()
             } else {
@@ -129,8 +127,8 @@ impl Components {
             return Err(Error::new(what).hint(has));
         }
         if let Some(part) = parts.iter().find(|part| !weights.is_empty() && !weighs(part)) {
-            let what = format!("grader `{name}` has a part `{part}`, which `reward.weights` has not");
-            return Err(Error::new(what).hint("weigh it, with 0 if it is not to count"));
+            let what = format!("grader `{name}` has a part `{part}`, which `reward.weights` does not have");
+            return Err(Error::new(what).hint("give it a weight, 0 if it should not count"));
         }
         loaded.grader.begin(&loaded.settings).map_err(|fault| {
             let hints = limit(&fault).map(str::to_owned).into_iter().chain(fault.stack());
@@ -140,7 +138,7 @@ impl Components {
         Ok(GraderPreflight { identity: loaded.identity(), words: words(config), opinion })
     }
 
-    /// Asks about an answer: with its batch, once that is full.
+    /// Starts grading an answer, as soon as its batch is full.
     pub fn begin(&mut self, place: usize, question: Question) {
         self.waiting.push((place, question));
         if self.waiting.len() == BATCH {
@@ -148,7 +146,7 @@ impl Components {
         }
     }
 
-    /// Returns the opinions on all that was asked, by place, in any order.
+    /// Returns the opinions on all answers since the last call, with their places, in any order.
     ///
     /// # Errors
     ///
@@ -172,7 +170,7 @@ impl Loaded {
         serde_json::Value::Object(settings.collect()).to_string()
     }
 
-    /// Who judges: the component's content, its settings in force, and what it says of itself.
+    /// Returns the identity: the component's content, its effective settings, and its name and version.
     fn identity(&self) -> Identity {
         let d = self.grader.description();
         let settings = self.settings();
@@ -189,8 +187,8 @@ impl Loaded {
         }
     }
 
-    /// A verdict on each answer, as if each had been asked about alone: all of a batch share the limits of one, and
-    /// where the batch fails, each is asked about alone.
+    /// Returns an opinion on each answer, as if each had been graded alone. A batch shares the limits of
+    /// one call. If the batch fails, each answer is graded alone.
     fn opinions(&self, questions: &[Question]) -> Vec<Opinion> {
         let name = &self.grader.description().name;
         let batch: Vec<Asked<'_>> = questions.iter().map(asked).collect();
@@ -216,7 +214,7 @@ impl Loaded {
     }
 }
 
-/// What to do about a grader that is not loaded.
+/// Returns a hint for a grader that can't be loaded.
 pub fn hint(error: &LoadError) -> Option<&str> {
     match error {
         LoadError::Describe(fault) => limit(fault),
@@ -224,7 +222,7 @@ pub fn hint(error: &LoadError) -> Option<&str> {
     }
 }
 
-/// What to do about a grader that used up a limit.
+/// Returns a hint for a grader that reached a limit.
 fn limit(fault: &Fault) -> Option<&str> {
     match fault {
         Fault::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [reward.component]"),
@@ -232,13 +230,13 @@ fn limit(fault: &Fault) -> Option<&str> {
             Some("look for an endless loop, or raise `seconds` under [reward.component]")
         }
         Fault::OutOfMemory { .. } => {
-            Some("look for what only grows, or raise `memory` under [reward.component]")
+            Some("look for a list that only grows, or raise `memory` under [reward.component]")
         }
         _ => None,
     }
 }
 
-/// What a message calls the words of a grader's identity.
+/// Returns the names of the identity's words in messages.
 fn words(config: &ComponentConfig) -> Vec<String> {
     vec!["contract".to_owned(), config.source.clone(), "settings".to_owned()]
 }

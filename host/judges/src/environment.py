@@ -1,7 +1,7 @@
 """Environments of reasoning-gym and of verifiers: makes their problems, and judges answers to them.
 
 Called with `make` it reads a request from its standard input and writes a line for each problem. Called with `judge` and the
-names of environments it speaks the lines of a judge. A problem's gold answer says which task it is and the how-many-eth of it:
+names of environments it speaks the lines of a grader. A problem's gold answer says which task it is and the how-many-eth of it:
 the task is made again to judge, because what it knows of a problem does not always survive JSON."""
 
 import asyncio

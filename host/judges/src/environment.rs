@@ -1,5 +1,5 @@
-//! Environments: packages of Python that make problems and judge answers to them. One script does both; the judge's side
-//! is a grader process like others, in [`crate::processes`].
+//! Environments: Python packages that make problems and grade answers. One script does both. Its grading
+//! side is a grader process as in [`crate::processes`].
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,36 +7,36 @@ use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::Problem;
 use allot_tasks::dataset::EnvironmentConfig;
 use serde::Deserialize;
 
 use crate::protocol::words;
 
-/// The script.
+/// The script's source.
 pub(crate) const SCRIPT: &str = include_str!("environment.py");
 
 /// A problem, as the script writes it.
 #[derive(Deserialize)]
 struct Made {
-    /// Its task's place among those of the request.
+    /// The index of its task in the request.
     task: usize,
-    /// The row, as its line.
+    /// The row, as one line of JSON.
     row: String,
 }
 
-/// What of a gold answer says which package judges.
+/// The field of a gold answer that names the grading package.
 #[derive(Deserialize)]
 struct Gold {
     environment: String,
 }
 
-/// Makes an environment's problems by a Python, as files of rows in a folder: one for each task, called like it.
+/// Runs a Python that makes an environment's problems. Writes one file of rows for each task into a folder.
 ///
 /// # Errors
 ///
-/// A Python without the package, or tasks that it does not have.
+/// A Python without the package, or tasks that the package does not have.
 pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Result<Vec<PathBuf>> {
     let name = config.package.name();
     let Some((program, arguments)) = python.split_first() else {
@@ -45,10 +45,10 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     let failed = |why: String| {
         let (shown, version) = (python.join(" "), config.package.tested());
         let hint = format!(
-            "it needs a Python with {name}: `pip install {name}=={version}`; `command` in [reward.judge] names another \
-             Python than `python3`"
+            "install {name} with `pip install {name}=={version}`, or set `command` in [reward.process] to a \
+             Python that has it"
         );
-        Error::new(format!("`{shown}` could not make the problems of {name}: {why}")).hint(hint)
+        Error::new(format!("`{shown}` could not generate the problems of {name}: {why}")).hint(hint)
     };
     let mut command = Command::new(program);
     command.args(arguments).args(["-c", SCRIPT, "make"]);
@@ -57,7 +57,7 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     let mut child = command.spawn().map_err(|e| failed(e.to_string()))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     if let Some(mut stdin) = stdin {
-        // One that ends at once says why by itself.
+        // A process that exits at once prints the reason.
         let _ = stdin.write_all(config.request().to_string().as_bytes());
     }
     let listener = std::thread::spawn(move || {
@@ -79,7 +79,7 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     }
     for line in stdout.map(|stdout| BufReader::new(stdout).lines()).into_iter().flatten() {
         let line = line.map_err(|e| failed(e.to_string()))?;
-        let garbage = || failed(format!("it said `{}`", words(line.as_bytes())));
+        let garbage = || failed(format!("it printed `{}`", words(line.as_bytes())));
         let made: Made = serde_json::from_str(&line).map_err(|_| garbage())?;
         let (file, path) = files.get_mut(made.task).ok_or_else(garbage)?;
         writeln!(file, "{}", made.row).map_err(|e| Error::file("write", path, &e))?;
@@ -96,7 +96,7 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     files.into_iter().map(close).collect()
 }
 
-/// The packages that judge answers to these problems.
+/// Returns the names of the packages that grade answers to these problems.
 pub(crate) fn packages<'p>(problems: impl Iterator<Item = &'p Problem>) -> Vec<String> {
     let of = |problem: &Problem| {
         let gold: Gold = serde_json::from_str(problem.gold.first()?).ok()?;
@@ -105,7 +105,7 @@ pub(crate) fn packages<'p>(problems: impl Iterator<Item = &'p Problem>) -> Vec<S
     problems.filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Whether a gold answer is a problem's of an environment.
+/// Returns whether a gold answer belongs to an environment's problem.
 pub(crate) fn reads(gold: &str) -> bool {
     serde_json::from_str::<Gold>(gold).is_ok()
 }

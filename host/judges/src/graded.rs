@@ -1,11 +1,11 @@
-//! Answers of a language model, judged as text while others are still sampled.
+//! Grades a language model's answers as text, while others are still sampled.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 
+use allot_base::{Error, Result};
 use allot_engine::{Answer, Sample, Stops};
-use allot_error::{Error, Result};
 use allot_models::tokens::Tokens;
 use allot_settings::reward::PATIENCE;
 use allot_tasks::Problem;
@@ -14,30 +14,30 @@ use super::graders::Graders;
 use super::protocol::Question;
 use super::{Reward, UNSCORABLE, Verdict};
 
-/// Answers of a language model, judged as text.
+/// Grades a language model's answers as text.
 pub struct Graded {
     tokens: Rc<Tokens>,
-    /// What ends an answer: its text is judged up to there.
+    /// The stop sequences. An answer's text is graded up to the first one.
     stops: Stops,
-    /// Every prompt's problem, held-out ones too, by the prompt's number.
+    /// The problem of each prompt, including held-out ones, by prompt id.
     problems: Rc<Vec<Problem>>,
     graders: Graders,
-    /// Places that graders were asked about.
+    /// Places whose answers were taken.
     begun: HashSet<usize>,
-    /// Answers that are no text, by their place, and why.
+    /// Answers that could not be decoded, by place, with the reason.
     unread: HashMap<usize, String>,
-    /// Questions that graders get only once one of the first `patience` answers was judged, by place.
+    /// Questions that wait until one of the first `patience` answers has been graded, by place.
     held: BTreeMap<usize, Question>,
-    /// Whether any answer was judged.
+    /// Whether any answer has been graded.
     judged_any: bool,
-    /// Answers that could not be judged.
+    /// Number of answers that could not be graded.
     pub unjudged: u64,
-    /// Why an answer could not be judged, the last time that one could not.
+    /// Why the most recent ungraded answer could not be graded.
     pub last_trouble: Option<String>,
 }
 
 impl Graded {
-    /// Judges answers to these problems with these graders.
+    /// Returns a reward that grades answers to these problems with these graders.
     pub fn new(tokens: Rc<Tokens>, problems: Rc<Vec<Problem>>, graders: Graders) -> Self {
         Self {
             tokens,
@@ -53,7 +53,7 @@ impl Graded {
         }
     }
 
-    /// The same, for answers that these end: the text that is judged ends before theirs.
+    /// Sets the stop sequences; an answer's text is graded up to the first one.
     pub fn ending_at(self, stops: Stops) -> Self {
         Self { stops, ..self }
     }
@@ -110,7 +110,7 @@ impl Reward<Answer> for Graded {
 }
 
 impl Graded {
-    /// The verdicts on answers that graders were asked about, by place.
+    /// Returns the verdicts on these answers, by place.
     async fn judge(&mut self, samples: &[(usize, &Sample<Answer>)]) -> Result<HashMap<usize, Verdict>> {
         let mut said = self.graders.finish().await?;
         let mut verdicts = HashMap::with_capacity(samples.len());
@@ -126,7 +126,7 @@ impl Graded {
         Ok(verdicts)
     }
 
-    /// Answers that may be unscorable from the start of this process on, before a run ends. `u64::MAX` for no limit.
+    /// Returns after how many unscorable answers of this process a run ends; `u64::MAX` for never.
     fn patience(&self) -> u64 {
         match self.graders.config().patience.unwrap_or(PATIENCE) {
             0 => u64::MAX,
@@ -134,7 +134,7 @@ impl Graded {
         }
     }
 
-    /// Errs where none of the first answers could be judged: the rest of the budget would buy nothing.
+    /// Returns an error if none of the first answers could be graded: further rollouts would be wasted.
     fn check_patience(&self) -> Result<()> {
         if self.judged_any || self.unjudged < self.patience() {
             return Ok(());

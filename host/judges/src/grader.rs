@@ -1,11 +1,11 @@
-//! Which gold answers a grader can read.
+//! Checks whether a grader can read a gold answer.
 
-use allot_interpreter::trial::Trial;
+use crate::python::trial::Trial;
 use allot_settings::AnyGrader;
 
 use crate::environment;
 
-/// Returns whether a grader can read a gold answer. Graders that are processes or servers read it by themselves.
+/// Returns whether a grader can read a gold answer; always true for processes and servers.
 pub fn reads(grader: AnyGrader, gold: &str) -> bool {
     match grader {
         AnyGrader::Native(grader) => grader.reads(gold),

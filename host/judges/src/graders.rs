@@ -1,9 +1,9 @@
-//! All graders of a config at work on texts: one, or several, each for a part of the reward.
+//! All graders of a config: a single one, or several that each give a part of the reward.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::RewardConfig;
 use allot_tasks::Problem;
 
@@ -17,29 +17,29 @@ pub struct Graders {
     config: RewardConfig,
     /// The length limit of an answer, in tokens.
     longest: u32,
-    /// One, or as many as the config has parts.
+    /// One grader, or one for each part in the config.
     all: Vec<Single>,
 }
 
-/// What each grader says of the answers that it was asked about, by their places.
+/// The opinions of each grader on its answers, by place.
 pub struct Said(Vec<HashMap<usize, Opinion>>);
 
-/// What an answer comes to by one grader, before any weight: the reward, whether the answer is correct if that is said,
-/// and the reward's parts.
+/// One grader's result for an answer, before any weight: the reward, whether the answer is correct (if the
+/// grader decides that), and the reward's parts.
 type Judged = (f32, Option<bool>, Vec<Part>);
 
-/// Checks the graders of these problems before anything else is made. Returns the preflight of each grader in the config that
-/// is not part of this program.
+/// Checks the graders of these problems before anything else is created. Returns a preflight for each
+/// grader in the config; `None` for a grader that is part of this program.
 ///
 /// # Errors
 ///
-/// Problems without a grader; a judge that does not start, or whose rewards the config can't read.
+/// Problems without a grader, a grader that does not start, or rewards that the config can't use.
 pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<GraderPreflight>>> {
     config.check_sources(problems.iter().map(|problem| problem.source.as_str()))?;
     let mut met = Vec::new();
     for one in config.each() {
         let preflight = Single::check(one, problems)?;
-        // It may be unsure of the greeting, or fail at it: it works.
+        // The grader may fail to grade the greeting; it works nevertheless.
         let said = preflight.as_ref().and_then(|preflight| preflight.opinion.clone().ok());
         let lacks = said.and_then(|judgement| match reward(one, judgement) {
             Ok((_, None, _)) if decides(config, one) => Some(UNDECIDED.to_owned()),
@@ -47,31 +47,31 @@ pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Vec<Option<G
             Err(why) => Some(why),
         });
         if let Some(why) = lacks {
-            let rule = "`correct_from` says from which reward on an answer is correct, `weights` what the parts of a \
-                        reward weigh";
-            return Err(Error::new(format!("the judge {why}")).hint(rule));
+            let rule = "set `correct_from` to the lowest reward of a correct answer, and `weights` to the \
+                        weights of a reward's parts";
+            return Err(Error::new(format!("the grader {why}")).hint(rule));
         }
         met.push(preflight);
     }
     Ok(met)
 }
 
-/// What a judge lacks that has to say whether an answer is correct.
-const UNDECIDED: &str = "gives a reward, and does not say whether the answer is correct";
+/// The error of a grader that must decide whether an answer is correct, but does not.
+const UNDECIDED: &str = "gives a reward, but does not say whether the answer is correct";
 
-/// Whether a grader may have to say that an answer is correct.
+/// Returns whether a grader may have to decide whether an answer is correct.
 fn decides(config: &RewardConfig, one: &RewardConfig) -> bool {
     let marked = config.each().iter().any(|other| other.decides == Some(true));
     one.decides.unwrap_or(!marked)
 }
 
 impl Graders {
-    /// The graders of a config for these problems, and answers of at most `longest` tokens. For each of the config's
-    /// graders, its identity when it was looked at.
+    /// Returns a config's graders for these problems, and for answers of at most `longest` tokens. `known`
+    /// has each grader's identity from its check.
     ///
     /// # Errors
     ///
-    /// As for [`check`].
+    /// The errors of [`check`].
     pub fn new(
         config: RewardConfig,
         problems: &[Problem],
@@ -83,13 +83,13 @@ impl Graders {
         Ok(Self { all: all.collect::<Result<_>>()?, config, longest })
     }
 
-    /// The config.
+    /// Returns the config.
     pub fn config(&self) -> &RewardConfig {
         &self.config
     }
 
-    /// Keeps the replies of graders that are servers in a run's folder, and reuses those that are there already;
-    /// `notice` is called when a server is away, and when it is back.
+    /// Stores the replies of servers in a run's folder, and reuses those that are already there. `notice`
+    /// is called when a server becomes unavailable, and when it is available again.
     pub fn keep(&mut self, folder: &Path, notice: fn(&str)) {
         let alone = self.config.graders.is_empty();
         for grader in &mut self.all {
@@ -99,18 +99,18 @@ impl Graders {
         }
     }
 
-    /// Asks about an answer, under a place of the caller's choice.
+    /// Starts grading an answer, under a place that the caller chooses.
     pub fn ask(&mut self, place: usize, question: &Question) {
         for grader in self.all.iter_mut().filter(|grader| grader.config.judges(&question.source)) {
             grader.begin(place, question.clone());
         }
     }
 
-    /// Waits for all that was asked.
+    /// Waits for the opinions on all answers.
     ///
     /// # Errors
     ///
-    /// Nothing can be judged any more.
+    /// A grader that can't grade any more.
     pub async fn finish(&mut self) -> Result<Said> {
         let mut said = Vec::with_capacity(self.all.len());
         for grader in &mut self.all {
@@ -119,8 +119,8 @@ impl Graders {
         Ok(Said(said))
     }
 
-    /// The verdict on the answer of this place, which belongs to a problem of this source and has so many tokens; or why
-    /// there is none.
+    /// Returns the verdict on the answer at `place`, which has `tokens` tokens and a problem from `source`.
+    /// Returns the reason if there is no verdict.
     pub fn verdict(
         &self,
         said: &mut Said,
@@ -128,7 +128,7 @@ impl Graders {
         source: &str,
         tokens: u32,
     ) -> std::result::Result<Verdict, String> {
-        let unasked = || Err("it was not asked about".to_owned());
+        let unasked = || Err("the grader was not asked about it".to_owned());
         let asked = self.all.iter().zip(&mut said.0).enumerate();
         let asked = asked.filter(|(_, (grader, _))| grader.config.judges(source));
         let mut opinions = asked.map(|(i, (_, said))| (i, said.remove(&place).unwrap_or_else(unasked)));
@@ -140,15 +140,15 @@ impl Graders {
         }
     }
 
-    /// The verdict of the only grader.
+    /// Returns the verdict of the only grader.
     fn alone(&self, tokens: u32, opinion: Opinion) -> std::result::Result<Verdict, String> {
         let (reward, correct, parts) = self.judged(&self.config, tokens, opinion?)?;
-        let correct = correct.ok_or_else(|| format!("the judge {UNDECIDED}"))?;
+        let correct = correct.ok_or_else(|| format!("the grader {UNDECIDED}"))?;
         Ok(Verdict { reward: Some(reward), correct, parts })
     }
 
-    /// The verdict of several, each with its place among the config's graders: the sum of the parts by their weights.
-    /// If one of them gives no verdict there is none: a reward without a part would be another reward.
+    /// Returns the verdict of several graders, given with their indices: the weighted sum of their parts.
+    /// If one gives no verdict, there is none, because a sum without its part is another reward.
     fn together(&self, tokens: u32, opinions: Vec<(usize, Opinion)>) -> std::result::Result<Verdict, String> {
         let marked = opinions.iter().any(|(i, _)| self.config.graders[*i].decides == Some(true));
         let first = opinions.iter().position(|(i, _)| self.config.graders[*i].decides != Some(false));
@@ -159,7 +159,7 @@ impl Graders {
             let judged = opinion.and_then(|judgement| self.judged(one, tokens, judgement));
             let (reward, right, within) = judged.map_err(|why| format!("`{name}`: {why}"))?;
             if if marked { one.decides == Some(true) } else { first == Some(at) } {
-                let right = right.ok_or_else(|| format!("`{name}`: the judge {UNDECIDED}"))?;
+                let right = right.ok_or_else(|| format!("`{name}`: the grader {UNDECIDED}"))?;
                 correct = Some(correct.unwrap_or(true) && right);
             }
             sum += one.weight.unwrap_or(1.0) * reward;
@@ -168,20 +168,20 @@ impl Graders {
         }
         let reward = sum - self.penalty(&self.config, tokens);
         if !reward.is_finite() {
-            return Err("parts of a reward add up to more than a number holds".to_owned());
+            return Err("the parts of a reward add up to a number that is too large".to_owned());
         }
         let correct = correct.ok_or_else(|| "no grader says whether the answer is correct".to_owned())?;
         Ok(Verdict { reward: Some(reward), correct, parts })
     }
 
-    /// What one grader's judgement comes to, with its penalty.
+    /// Returns the result of one grader's judgement, with its length penalty.
     fn judged(
         &self,
         one: &RewardConfig,
         tokens: u32,
         judgement: Judgement,
     ) -> std::result::Result<Judged, String> {
-        let (reward, correct, parts) = reward(one, judgement).map_err(|why| format!("the judge {why}"))?;
+        let (reward, correct, parts) = reward(one, judgement).map_err(|why| format!("the grader {why}"))?;
         Ok((reward - self.penalty(one, tokens), correct, parts))
     }
 
@@ -190,8 +190,8 @@ impl Graders {
     }
 }
 
-/// What a judgement comes to before any penalty: the reward, whether the answer is correct if that is said, and the
-/// reward's parts. Or what the judgement lacks.
+/// Returns the result of a judgement before any penalty: the reward, whether the answer is correct (if the
+/// grader decides that), and the reward's parts. An error says what the judgement lacks.
 pub fn reward(config: &RewardConfig, judgement: Judgement) -> std::result::Result<Judged, String> {
     let Judgement { correct, reward, parts, share } = judgement;
     let partial = share.filter(|_| config.python.as_ref().is_some_and(|python| python.partial));
@@ -204,12 +204,12 @@ pub fn reward(config: &RewardConfig, judgement: Judgement) -> std::result::Resul
         (None, _) => config.wrong,
     };
     if !reward.is_finite() {
-        return Err("gives parts of a reward that add up to more than a number holds".to_owned());
+        return Err("gives parts of a reward that add up to a number that is too large".to_owned());
     }
     Ok((reward, correct, parts))
 }
 
-/// The sum of a reward's parts, each by its weight.
+/// Returns the weighted sum of a reward's parts.
 fn weighed(config: &RewardConfig, parts: &[Part]) -> std::result::Result<f32, String> {
     if config.weights.is_empty() {
         return Ok(parts.iter().map(|(_, x)| x).sum());
@@ -219,7 +219,7 @@ fn weighed(config: &RewardConfig, parts: &[Part]) -> std::result::Result<f32, St
     }
     let one = |(name, x): &Part| match config.weights.get(name) {
         Some(weight) => Ok(weight * x),
-        None => Err(format!("gives a part `{name}`, which `weights` has not")),
+        None => Err(format!("gives a part `{name}`, which `weights` does not have")),
     };
     parts.iter().map(one).sum()
 }

@@ -1,7 +1,7 @@
-//! A server that grades: a language model or a reward model behind an endpoint, or a program of the user's own.
+//! A grading server: a language model or reward model behind an endpoint, or the user's own program.
 //!
-//! Answers are asked about side by side, while the run samples. The same request is made once in a run (`replies`). What a
-//! reply means is in `request`; how a server is asked again, and when it is given up, in [`Service`].
+//! Answers are sent concurrently, while the run samples. A request is made once in a run (`replies`).
+//! `request` parses replies; [`Service`] handles repeated requests and gives up on a server.
 
 mod replies;
 mod request;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::Service;
 use allot_settings::{HttpConfig, http};
 use serde_json::Value;
@@ -21,17 +21,17 @@ use super::workers::{Places, Workers};
 use replies::Replies;
 use request::{Form, Reply, Request};
 
-/// A grader that is a server: a judge, if a language model answers.
+/// A grader that is a server; it is a judge if a language model answers.
 pub struct Http {
     config: HttpConfig,
-    /// A question that the server can answer if it works.
+    /// A question that a working server can answer.
     greeting: Question,
     /// Its identity when the run began.
     known: Option<Identity>,
     /// The file of its replies.
     kept: Option<PathBuf>,
     notice: fn(&str),
-    /// Made for the first question, or why it could not be.
+    /// Created at the first question; an error if that failed.
     asking: Option<Result<Asking>>,
 }
 
@@ -40,39 +40,39 @@ struct Asking {
     server: Arc<Server>,
     workers: Workers<Request, (String, Opinion)>,
     places: Places,
-    /// Answers that no request can be made of, and why.
+    /// Answers that no request can be made from, with the reason.
     unasked: Vec<(usize, Opinion)>,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 struct Server {
     url: String,
     /// The model that graded when the run began.
     known: Option<String>,
     form: Form,
-    /// Requests at a time.
+    /// Number of concurrent requests.
     most: usize,
     service: Service,
     /// The path of the endpoint.
     path: String,
-    /// A request that the server can answer if it works.
+    /// A request that a working server can answer.
     greeting: String,
-    /// The lock is never held while anything is waited for.
+    /// The lock is never held across an await.
     replies: Mutex<Replies>,
 }
 
 impl Http {
-    /// A server. Nothing is sent yet.
+    /// Returns a server. Sends nothing yet.
     pub fn new(config: &HttpConfig, greeting: Question, known: Option<Identity>) -> Self {
         let config = config.clone();
         Self { config, greeting, known, kept: None, notice: |_| (), asking: None }
     }
 
-    /// Asks about the greeting, to see that the server works. Returns its identity. It must not be called from async code.
+    /// Sends the greeting to check the server. Returns its identity. Must not be called from async code.
     ///
     /// # Errors
     ///
-    /// A server that is not there, has no such model, or gives no verdict.
+    /// A server that is missing, does not have the model, or gives no verdict.
     pub fn check(&self) -> Result<GraderPreflight> {
         let Self { config, greeting, .. } = self;
         let form = form(config)?;
@@ -88,12 +88,12 @@ impl Http {
         let url = &config.url;
         let reply = reply.map_err(|why| {
             let hint = format!("`{}` has `api = \"{}\"`", http::SECTION, config.api.name());
-            Error::new(format!("the judge at {url} does not judge: {why}")).hint(hint)
+            Error::new(format!("the grader at {url} gave no verdict: {why}")).hint(hint)
         })?;
         let opinion = reply.opinion.map_err(|why| {
             let hint =
-                "the prompt says how the verdict is to be written, and `verdict` in [reward.http] finds it";
-            Error::new(format!("the judge at {url} was asked about a right answer: {why}")).hint(hint)
+                "say in the prompt how to write the verdict, and set `verdict` in [reward.http] to find it";
+            Error::new(format!("the grader at {url} failed on a right answer: {why}")).hint(hint)
         })?;
         let model = reply.model.or_else(|| config.model.clone()).map(shown);
         let hello = Hello { name: model, version: reply.version.or(version).map(shown) };
@@ -103,13 +103,13 @@ impl Http {
         Ok(GraderPreflight { identity: Identity::of(&words, hello)?, words, opinion: Ok(opinion) })
     }
 
-    /// Keeps the server's replies in a file, and reuses those that are there already; `notice` is called when the server is
-    /// away, and when it is back. To be called before anything is asked.
+    /// Stores the server's replies in a file, and reuses those already in it. `notice` is called when the
+    /// server becomes unavailable, and when it is back. Call this before the first question.
     pub fn keep(&mut self, file: &Path, notice: fn(&str)) {
         (self.kept, self.notice) = (Some(file.to_owned()), notice);
     }
 
-    /// Asks about an answer, and does not wait for the opinion.
+    /// Asks about an answer without waiting for the opinion.
     pub fn begin(&mut self, place: usize, question: &Question) {
         let Self { config, greeting, known, kept, notice, asking } = self;
         let open =
@@ -119,11 +119,11 @@ impl Http {
         }
     }
 
-    /// Returns the opinions on all that was asked, by place, in any order.
+    /// Returns the opinions on all answers since the last call, with their places, in any order.
     ///
     /// # Errors
     ///
-    /// A server that grades nothing any more.
+    /// A server that can't grade any more.
     pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
         match &mut self.asking {
             None => Ok(Vec::new()),
@@ -175,7 +175,7 @@ impl Server {
             known: known.and_then(|known| known.hello.name.clone()),
             greeting: form.request(greeting).map_err(Error::new)?.body,
             form,
-            // A request that pauses before it is sent again holds no connection, and must not hold up the others.
+            // A request that waits for a retry holds no connection, and must not delay the others.
             most: 2 * config.connections as usize,
             service: Service::open(&service, notice)?,
             path,
@@ -187,8 +187,8 @@ impl Server {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the opinion that the server's reply comes to, now or earlier in the run. A reply is kept; that there was none
-    /// is not.
+    /// Returns the opinion in the server's reply, which may be from earlier in the run. Replies are stored;
+    /// a missing reply is not.
     async fn opinion(&self, request: Request) -> Result<(String, Opinion)> {
         let known = self.replies().get(&request.key).cloned();
         if let Some(opinion) = known {
@@ -209,17 +209,16 @@ impl Server {
         Ok((request.key, opinion))
     }
 
-    /// Refuses a verdict of another model than the one that the run began with.
+    /// Rejects a verdict of another model than the one at the start of the run.
     fn same(&self, model: Option<String>) -> Result<()> {
         let (Some(known), Some(model)) = (&self.known, model.map(shown)) else { return Ok(()) };
         if model == *known {
             return Ok(());
         }
         let url = &self.url;
-        let what = format!(
-            "the judge at {url} has changed while the run went on: it was `{known}`, and is `{model}`"
-        );
-        Err(Error::new(what).hint("put it back as it was when the run began, and go on with --resume"))
+        let what =
+            format!("the grader at {url} changed during the run: it was `{known}`, and is now `{model}`");
+        Err(Error::new(what).hint("restore it as it was when the run began, and continue with --resume"))
     }
 }
 
@@ -231,7 +230,7 @@ fn shown(text: String) -> String {
     words(text.as_bytes())
 }
 
-/// Returns the files that the server says it loaded the model from, if its list of models says so.
+/// Returns the files that the server loaded the model from, if its list of models names them.
 fn root(listed: &Value, config: &HttpConfig) -> Result<Option<String>> {
     let Some(models) = listed["data"].as_array() else { return Ok(None) };
     let wanted = config.model.as_deref().unwrap_or_default();
@@ -240,6 +239,6 @@ fn root(listed: &Value, config: &HttpConfig) -> Result<Option<String>> {
         return Ok(model["root"].as_str().filter(|root| *root != wanted).map(|root| format!("root {root}")));
     }
     let has: Vec<String> = ids.iter().take(12).map(|id| format!("`{}`", shown((*id).to_owned()))).collect();
-    let what = format!("the judge at {} has no model `{wanted}`", config.url);
+    let what = format!("the grader at {} has no model `{wanted}`", config.url);
     Err(Error::new(what).hint(format!("it has {}; set `{}.model`", has.join(", "), http::SECTION)))
 }

@@ -1,35 +1,35 @@
-//! The identity of a grader, as far as it is visible from outside: its command, the content of the files that the command
-//! names, and the name and version that the grader gives. Runs whose graders differ in any of these belong to different arms,
-//! and a run does not go on under another grader than its own.
+//! The identity of a grader, as visible from outside: its command, the content of the files in the command,
+//! and the name and version that the grader gives. Runs whose graders differ in any of these belong to
+//! different arms. A run is not resumed with another grader.
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::sha256;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{Hello, Opinion};
 
-/// Words that are longer than this are programs or texts of their own, and stand there as their hash.
+/// Words longer than this are programs or texts, and are replaced by their hash.
 const LONG: usize = 128;
 
-/// The identity of a grader. It has no path: a run is the same wherever its grader is.
+/// The identity of a grader. It contains no paths, so that it is the same wherever the grader is installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The program and its arguments. A word that is a file, or the part of one behind `=`, is the sha256 of its
-    /// content; so is a long one.
+    /// The program and its arguments. A word that names a file, or the file name behind its `=`, is
+    /// replaced by the sha256 of the file. A long word is replaced by its own sha256.
     pub command: Vec<String>,
     /// The name and version that the grader gives.
     #[serde(flatten)]
     pub hello: Hello,
 }
 
-/// What a check of a grader found.
+/// The result of a grader's check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraderPreflight {
     /// The grader's identity.
     pub identity: Identity,
-    /// The words that the identity is made of.
+    /// The command's words, for messages.
     pub words: Vec<String>,
     /// Its opinion on the greeting.
     pub opinion: Opinion,
@@ -42,15 +42,15 @@ impl Identity {
         Ok(Self { command: words.iter().enumerate().map(word).collect::<Result<_>>()?, hello })
     }
 
-    /// Returns how it differs from an earlier one of the same words, as the rest of a sentence.
+    /// Returns the difference to an earlier identity of the same words, if any, as a clause of a sentence.
     pub fn apart(&self, before: &Self, words: &[String]) -> Option<String> {
         let changed = |(i, _): &(usize, &String)| self.command.get(*i) != before.command.get(*i);
         if let Some((_, word)) = words.iter().enumerate().find(changed) {
             let name = file_in(word, false).map_or(word.as_str(), |(_, file)| file);
-            return Some(format!("`{name}` is not what it was"));
+            return Some(format!("`{name}` has changed"));
         }
         if self.command != before.command {
-            return Some("its command is not what it was".to_owned());
+            return Some("its command has changed".to_owned());
         }
         let shown = |hello: &Hello| {
             let words: Vec<&str> = hello.name.iter().chain(&hello.version).map(String::as_str).collect();
@@ -61,7 +61,7 @@ impl Identity {
     }
 }
 
-/// Returns what stands for a word of a command.
+/// Returns the entry of a word in the identity's command.
 fn stamp(word: &str, program: bool) -> Result<String> {
     if let Some((before, file)) = file_in(word, program) {
         let path = Path::new(file);
@@ -71,8 +71,8 @@ fn stamp(word: &str, program: bool) -> Result<String> {
     Ok(if word.len() > LONG { format!("sha256:{}", sha256(word)) } else { word.to_owned() })
 }
 
-/// The file that a word names, whole or behind its first `=`, and what stands before it. A program without a
-/// slash is looked for elsewhere.
+/// Returns the file in a word, whole or behind its first `=`, and the text before it. A program without a
+/// slash is not a file, since it is looked up in `PATH`.
 fn file_in(word: &str, program: bool) -> Option<(&str, &str)> {
     let is_file = |text: &str| Path::new(text).is_file();
     if is_file(word) && (!program || word.contains(['/', '\\'])) {
@@ -110,7 +110,7 @@ mod tests {
 
         write("a.py", "2");
         let Ok(now) = Identity::of(&words, Hello::default()) else { panic!("it was readable before") };
-        assert_eq!(now.apart(&first, &words), Some(format!("`{a}` is not what it was")));
+        assert_eq!(now.apart(&first, &words), Some(format!("`{a}` has changed")));
         assert_eq!(now.apart(&now.clone(), &words), None);
         let hello = Hello { name: None, version: Some("2".to_owned()) };
         let newer = Identity { hello, ..now.clone() };

@@ -1,10 +1,10 @@
-//! Rewards: from what a rollout says to how good it was.
+//! Rewards of rollouts.
 //!
-//! Here is what every judge of rollouts has in common ([`Reward`]), and the reward of the coin-flip world. [`graded`]
-//! grades a model's answers as text; [`graders`] are one or several, each for a part of the reward. A grader is a function
-//! of ours, [`processes`] that speak the lines of [`protocol`], a sandbox for programs ([`sandboxed`]), a server ([`http`]),
-//! or a [`component`] of the user's own; `allot_settings::reward` is what a run's config says of it. A judge is a language model that
-//! grades. Graders say whether an answer is right, and the run what becomes of a reward.
+//! [`Reward`] is the interface of everything that grades rollouts. [`graded`] grades a model's answers as
+//! text. [`graders`] are one or several graders, each for a part of the reward: a built-in function,
+//! [`processes`] that speak [`protocol`], Python in the sandbox ([`sandboxed`], [`python`]), a server
+//! ([`http`]), or the user's [`component`]. Their config is `allot_settings::reward`. A judge is a language
+//! model that grades. Graders decide whether an answer is correct; the run decides how rewards are used.
 //!
 //! ```
 //! use allot_judges::{UNSCORABLE, Verdict};
@@ -24,12 +24,13 @@ pub mod identity;
 pub mod process;
 pub mod processes;
 pub mod protocol;
+pub mod python;
 pub mod sandboxed;
 mod single;
 mod workers;
 
+use allot_base::Result;
 use allot_engine::Sample;
-use allot_error::Result;
 use serde::{Deserialize, Serialize};
 
 use protocol::Part;
@@ -37,36 +38,36 @@ use protocol::Part;
 /// A rollout's verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The reward, or none where it could not be scored.
+    /// The reward; none if the rollout could not be graded.
     pub reward: Option<f32>,
-    /// Whether the answer was right, whatever else the reward counts.
+    /// Whether the answer is correct, independent of other parts of the reward.
     pub correct: bool,
-    /// The parts that the reward is made of, where a judge gives them by name.
+    /// The reward's named parts, if a grader gives them.
     pub parts: Vec<Part>,
 }
 
-/// No verdict at all.
+/// The verdict of a rollout that could not be graded.
 pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false, parts: Vec::new() };
 
 impl Verdict {
-    /// A verdict whose reward has no parts.
+    /// Returns a verdict whose reward has no parts.
     pub fn plain(reward: f32, correct: bool) -> Self {
         Self { reward: Some(reward), correct, parts: Vec::new() }
     }
 }
 
-/// Something that judges rollouts.
+/// A source of rewards for rollouts.
 pub trait Reward<A> {
-    /// A rollout is whole while others are still sampled, and judging it may begin: that of this place among those
-    /// that were granted. [`Reward::score`] asks for its verdict.
+    /// Starts grading a finished rollout while others are still sampled. `place` is its position among the
+    /// granted ones. [`Reward::score`] returns its verdict.
     fn begin(&mut self, _place: usize, _sample: &Sample<A>) {}
 
-    /// One verdict for each of these rollouts, given with their places, in their order. One that is missing at the end
-    /// is none. An error means that nothing can be judged any more, and ends the run.
+    /// Returns a verdict for each of these rollouts, given with their places, in their order. Missing
+    /// verdicts at the end count as unscorable. An error ends the run, because grading is impossible.
     fn score(&mut self, samples: &[(usize, &Sample<A>)]) -> impl Future<Output = Result<Vec<Verdict>>>;
 }
 
-/// For answers that know by themselves whether they are right: 1 or 0.
+/// For answers that are themselves correct or not: 1 or 0.
 #[derive(Clone, Copy, Debug)]
 pub struct RightOrWrong;
 

@@ -1,9 +1,9 @@
-//! A grader process, which reads a line of JSON for each answer and writes one, as [`super::protocol`] says. Of what it prints,
-//! only the last line of its standard error reaches the screen, in the sentence about its end.
+//! A grader process, which reads and writes one line of JSON for each answer; see [`super::protocol`]. Of
+//! its standard error, only the last line is shown, in the message about its end.
 //!
-//! It ends with this program, however that ends. A guard, a shell that waits for the end of its input, leads the grader's
-//! process group: when this program is killed, the system closes that input, and the guard kills the group. This also ends a
-//! grader that ignores the end of its own input, and all processes that it started.
+//! The process ends with this program, even if this program is killed. A guard, a shell that waits for the
+//! end of its input, leads the grader's process group. When this program ends, that input closes and the
+//! guard kills the group: also a grader that ignores the end of its input, and processes that it started.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -17,29 +17,29 @@ use tokio::time::timeout;
 
 use super::protocol::{self, Hello, Opinion, Question, words};
 
-/// The longest line that is read from a judge, in bytes.
+/// The longest line read from a grader, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// How long the end of a process and its last words are waited for.
+/// How long to wait for the end of a process and its last output.
 const END: Duration = Duration::from_secs(1);
 
-/// What makes a process useless from then on.
+/// A failure after which a process can't be used any more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// There is no such program, or it may not be run.
+    /// The program does not exist or can't be executed.
     #[error("could not be started: {0}")]
     Unstarted(String),
-    /// No answer came in time.
+    /// There was no answer within the time limit.
     #[error("gave no answer within {} s", .0.as_secs_f64())]
     Late(Duration),
-    /// It ended.
+    /// The process ended.
     #[error("{0}")]
     Ended(String),
-    /// Its line does not answer the question. Further lines could be answers to earlier questions.
-    #[error("said `{0}`, which does not answer what it was asked")]
+    /// Its line does not answer the question. Further lines could answer earlier questions.
+    #[error("said `{0}`, which does not answer the question")]
     Garbage(String),
 }
 
-/// A grader process that runs.
+/// A running grader process.
 pub struct Process {
     child: Child,
     #[cfg(unix)]
@@ -57,13 +57,13 @@ pub struct Process {
 #[cfg(unix)]
 struct Guard {
     shell: Child,
-    /// What the shell waits for the end of.
+    /// The shell's input. The shell waits for its end.
     _life: Option<ChildStdin>,
 }
 
 #[cfg(unix)]
 impl Guard {
-    /// In a group of its own: the terminal's Ctrl-C, which pauses a run, is not for it.
+    /// Starts the shell in its own group, so that Ctrl-C, which pauses a run, does not reach it.
     fn start() -> Result<Self, Failure> {
         let mut command = Command::new("sh");
         command.args(["-c", "read -r _; kill -KILL 0"]);
@@ -75,7 +75,7 @@ impl Guard {
         Ok(Self { shell, _life: life })
     }
 
-    /// The group, as long as the shell was not waited for.
+    /// Returns the group's id until the shell has been waited for.
     fn group(&self) -> Option<rustix::process::Pid> {
         self.shell.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()))
     }
@@ -89,11 +89,10 @@ impl Process {
         };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // For judges in Python: what they print comes at once and in one encoding, and the order of their
-        // sets is the same in each process.
+        // For Python graders: unbuffered output, one encoding, and the same order of sets in each process.
         command.envs([("PYTHONUNBUFFERED", "1"), ("PYTHONIOENCODING", "utf-8"), ("PYTHONHASHSEED", "0")]);
         command.kill_on_drop(true);
-        // In the guard's group: what the judge may have started ends with it.
+        // In the guard's group, so that processes that the grader started end with it.
         #[cfg(unix)]
         let guard = {
             let guard = Guard::start()?;
@@ -132,12 +131,12 @@ impl Process {
         &self.hello
     }
 
-    /// Whether it runs, as far as can be seen.
+    /// Returns whether the process still runs.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Asks it one thing. After a failure it is of no more use.
+    /// Asks one question. The process can't be used after a failure.
     pub async fn ask(&mut self, question: &Question, limit: Duration) -> Result<Opinion, Failure> {
         self.asked += 1;
         let line = question.line(self.asked) + "\n";
@@ -165,7 +164,7 @@ impl Process {
         }
     }
 
-    /// Ends it, and what it started.
+    /// Ends the process and all processes that it started.
     pub async fn end(mut self) {
         self.kill();
         let _ = timeout(END, self.child.kill()).await;
@@ -173,13 +172,13 @@ impl Process {
         let _ = timeout(END, self.guard.shell.kill()).await;
     }
 
-    /// How it ended, in words.
+    /// Returns how the process ended, as a failure.
     async fn ended(&mut self) -> Failure {
         let how = match timeout(END, self.child.wait()).await {
             Ok(Ok(status)) => format!("ended with {}", status.to_string().replacen(": ", " ", 1)),
             _ => "closed its input or output".to_owned(),
         };
-        // What it started may hold its standard error open.
+        // A process that it started may hold its standard error open.
         let _ = timeout(END, &mut self.listener).await;
         match self.last_words.lock() {
             Ok(said) if !said.is_empty() => Failure::Ended(format!("{how}, and last said `{said}`")),
@@ -202,7 +201,7 @@ impl Drop for Process {
     }
 }
 
-/// Keeps the last line that is not empty. It reads on and on: a full pipe would halt the process.
+/// Keeps the last line that is not empty. Reads until the end: a full pipe would block the process.
 async fn listen(stderr: ChildStderr, last: Arc<Mutex<String>>) {
     let (mut stderr, mut line) = (BufReader::new(stderr), Vec::new());
     while let Ok(1..) = (&mut stderr).take(LONGEST).read_until(b'\n', &mut line).await {

@@ -1,11 +1,11 @@
-//! A grader that is processes: answers are spread over processes that do the same, each answer with a time limit. A
-//! process that fails takes its answer along, which is then unscorable, and another one is started. Which process graded
-//! what makes no difference: opinions go by the places of the answers.
+//! A grader that consists of equal processes. Each answer goes to one of them, under a time limit. If a
+//! process fails, its answer is unscorable and another process starts. Opinions are ordered by the answers'
+//! places, so it does not matter which process graded an answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::runtime;
 use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 
@@ -16,10 +16,10 @@ use super::protocol::{Opinion, Question};
 use super::workers::Workers;
 
 /// The script of grader `math-verify`.
-const MATH_VERIFY: &str = allot_interpreter::math::JUDGE;
+const MATH_VERIFY: &str = crate::python::math::JUDGE;
 /// The script of grader `functions`.
 const FUNCTIONS: &str = include_str!("functions.py");
-/// How many processes are started before one that fails at its greeting ends the run.
+/// How many processes may fail at the greeting before the run ends.
 const TRIES: u32 = 3;
 
 /// How a grader process is started and queried.
@@ -29,15 +29,15 @@ pub struct GraderCommand {
     pub command: Vec<String>,
     /// Its name in messages.
     pub name: String,
-    /// How many processes run at a time.
+    /// Number of concurrent processes.
     pub processes: usize,
     /// The time limit of one answer.
     pub limit: Duration,
-    /// The time limit of its start, up to the answer to the greeting.
+    /// The time limit of a start, up to the answer to the greeting.
     pub patience: Duration,
-    /// The question that a new process must answer, in any way.
+    /// The question that a new process must answer; any answer will do.
     pub greeting: Question,
-    /// The hint of the error if it does not start.
+    /// The hint of the error if no process starts.
     pub hint: String,
     /// The words that identify it: a command without the paths of files that it names.
     pub words: Vec<String>,
@@ -46,7 +46,7 @@ pub struct GraderCommand {
 }
 
 impl GraderCommand {
-    /// The user's own command.
+    /// Returns the command from the config.
     pub fn command(config: &JudgeConfig, greeting: Question) -> Self {
         let command = config.command.clone().unwrap_or_default();
         let name = command.join(" ");
@@ -54,22 +54,22 @@ impl GraderCommand {
         Self { name, hint, ..Self::of(config, greeting, command.clone(), command) }
     }
 
-    /// The built-in `math-verify` grader. `command` names a Python with the package installed.
+    /// Returns the built-in `math-verify` grader. `command` names a Python with the package installed.
     pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} math_verify.py", config.python().join(" "));
-        let hint = "grader `math-verify` needs a Python with math-verify: `pip install math-verify==0.8.0`; \
-                    `command` in [reward.judge] names another Python than `python3`";
+        let hint = "install math-verify with `pip install math-verify==0.8.0`, or set `command` in \
+                    [reward.process] to a Python that has it";
         let script = Self::script(config, greeting, ("math_verify.py", MATH_VERIFY), Vec::new());
         Self { name, hint: hint.to_owned(), ..script }
     }
 
-    /// The built-in grader for reward functions in a Python file. `command` names a Python with the packages that the file
-    /// imports.
+    /// Returns the built-in grader for reward functions in a Python file. `command` names a Python that has
+    /// the packages which the file imports.
     pub fn functions(functions: &FunctionsConfig, config: &JudgeConfig, greeting: Question) -> Self {
         let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
         let name = format!("{names} of {file}");
         let hint = format!(
-            "try it by hand: {} {file}; `command` in [reward.judge] names another Python than `python3`",
+            "try it by hand: {} {file}; or set `command` in [reward.process] to another Python",
             config.python().join(" ")
         );
         let messages = u8::from(functions.messages).to_string();
@@ -77,17 +77,16 @@ impl GraderCommand {
         Self { name, hint, ..Self::script(config, greeting, ("functions.py", FUNCTIONS), arguments) }
     }
 
-    /// The built-in grader for environments of these packages. `command` names a Python with the packages installed.
+    /// Returns the built-in grader for environments. `command` names a Python with these packages.
     pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
         let name = format!("{} environment.py {}", config.python().join(" "), packages.join(" "));
-        let hint = "grader `environment` needs a Python with the packages that made the problems; `command` in \
-                    [reward.judge] names another Python than `python3`";
+        let hint = "set `command` in [reward.process] to a Python with the packages that made the problems";
         let arguments = ["judge".to_owned()].into_iter().chain(packages).collect();
         let script = Self::script(config, greeting, ("environment.py", SCRIPT), arguments);
         Self { name, hint: hint.to_owned(), ..script }
     }
 
-    /// A built-in script with its arguments, run by the config's Python.
+    /// Returns a built-in script with its arguments, run by the config's Python.
     fn script(
         config: &JudgeConfig,
         greeting: Question,
@@ -114,8 +113,8 @@ impl GraderCommand {
         }
     }
 
-    /// Returns a process that has answered its greeting. A failure here is no answer's fault: after `tries` of them it is an
-    /// error.
+    /// Returns a process that has answered the greeting. A failure here is not caused by an answer; `tries`
+    /// failures are an error.
     async fn start(&self, mut tries: u32) -> Result<(Process, GraderPreflight)> {
         let (process, opinion) = loop {
             match self.preflight().await {
@@ -126,9 +125,8 @@ impl GraderCommand {
         };
         let identity = Identity::of(&self.words, process.hello().clone())?;
         if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
-            let error =
-                Error::new(format!("the judge `{}` has changed while the run went on: {how}", self.name));
-            return Err(error.hint("put it back as it was when the run began, and go on with --resume"));
+            let error = Error::new(format!("the grader `{}` changed during the run: {how}", self.name));
+            return Err(error.hint("restore it as it was when the run began, and continue with --resume"));
         }
         Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion }))
     }
@@ -149,31 +147,31 @@ impl GraderCommand {
         let hint = match failure {
             Failure::Unstarted(_) | Failure::Ended(_) => self.hint.clone(),
             Failure::Late(_) | Failure::Garbage(_) => format!(
-                "a judge answers each line like {question} with a line like {}, or {}, and prints nothing else",
+                "answer each line like {question} with a line like {}, or {}, and print nothing else",
                 r#"{"id":1,"correct":true}"#, r#"{"id":1,"error":"why not"}"#
             ),
         };
         let slow = matches!(failure, Failure::Late(_))
-            .then_some("one that comes up slowly wants a larger `reward.judge.start_seconds`");
-        Error::new(format!("the judge `{name}` {failure}")).hint(hint).hints(slow)
+            .then_some("raise `reward.process.start_seconds` if it starts slowly");
+        Error::new(format!("the grader `{name}` {failure}")).hint(hint).hints(slow)
     }
 }
 
-/// A grader that is processes. They are started when they are needed, and end with it.
+/// A grader that consists of processes. They start when they are needed, and end with it.
 pub struct Processes {
     shared: Arc<Shared>,
     workers: Workers<(usize, Question), (usize, Opinion)>,
 }
 
-/// What all questions share.
+/// The state that all questions share.
 struct Shared {
     command: GraderCommand,
-    /// Processes that wait for a question. The lock is never held while anything is waited for.
+    /// Processes that wait for a question. The lock is never held across an await.
     idle: Mutex<Vec<Process>>,
 }
 
 impl Processes {
-    /// A grader of this command. Nothing is started yet.
+    /// Returns a grader with this command. Starts nothing yet.
     pub fn new(command: GraderCommand) -> Self {
         let processes = command.processes;
         let shared = Arc::new(Shared { command, idle: Mutex::default() });
@@ -185,7 +183,7 @@ impl Processes {
         Self { shared, workers }
     }
 
-    /// Starts one process, queries it with the greeting, and ends it. It must not be called from async code.
+    /// Starts a process, sends it the greeting and ends it. Must not be called from async code.
     pub fn check(&self) -> Result<GraderPreflight> {
         runtime()?.block_on(async {
             let (process, preflight) = self.shared.command.start(1).await?;
@@ -194,12 +192,12 @@ impl Processes {
         })
     }
 
-    /// Puts one question, and does not wait for the opinion.
+    /// Asks a question without waiting for the opinion.
     pub fn begin(&mut self, place: usize, question: Question) {
         self.workers.begin((place, question));
     }
 
-    /// Returns the opinions on all that was asked, by place, in any order. An error means that no process starts any more.
+    /// Returns the opinions on all questions, by place, in any order. Fails if no process can be started.
     pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
         self.workers.finish().await
     }
@@ -210,18 +208,18 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks a process that waits, or a new one. An error means that none starts.
+    /// Queries an idle process or a new one. Fails if none can be started.
     async fn opinion(&self, question: &Question) -> Result<Opinion> {
         let waiting = self.idle().pop();
-        // A process that has ended since its last answer says nothing about this one.
+        // A process that ended after its last answer is replaced; its end says nothing about this answer.
         let (mut process, mut fresh) = match waiting.map(|mut process| (process.runs(), process)) {
             Some((true, process)) => (process, false),
             _ => (self.command.start(TRIES).await?.0, true),
         };
         let answered = loop {
             match process.ask(question, self.command.limit).await {
-                // The answer before may have ended it as well as this one. A new process is asked, and a failure of that
-                // one belongs to this answer.
+                // The previous answer may have ended the process. A new process is asked; its failure is
+                // attributed to this answer.
                 Err(Failure::Ended(_)) if !fresh => {
                     process.end().await;
                     (process, fresh) = (self.command.start(TRIES).await?.0, true);
@@ -232,11 +230,11 @@ impl Shared {
         match answered {
             Ok(opinion) => {
                 self.idle().push(process);
-                Ok(opinion.map_err(|why| format!("the judge says: {why}")))
+                Ok(opinion.map_err(|why| format!("the grader says: {why}")))
             }
             Err(failure) => {
                 process.end().await;
-                Ok(Err(format!("the judge {failure}")))
+                Ok(Err(format!("the grader {failure}")))
             }
         }
     }

@@ -1,9 +1,9 @@
 //! The lines of JSON between this program and grader processes.
 //!
-//! `{"id":1,"gold":["5"],"prompt":"2+3=","source":"sums","answer":"It is 5."}` is answered by `{"id":1,"correct":true}`, by
-//! `{"id":1,"reward":0.5}` or `{"id":1,"rewards":{"format":1.0,"tests":0.25}}` with or without `correct`, or by
-//! `{"id":1,"error":"why not"}`. Before its first answer a judge may say who it is:
-//! `{"name":"my-judge","version":"1.2"}`.
+//! A process answers `{"id":1,"gold":["5"],"prompt":"2+3=","source":"sums","answer":"It is 5."}` by
+//! `{"id":1,"correct":true}`, by `{"id":1,"reward":0.5}` or
+//! `{"id":1,"rewards":{"format":1.0,"tests":0.25}}` with or without `correct`, or by `{"id":1,"error":"why
+//! not"}`. Before its first answer it may give its name and version: `{"name":"my-judge","version":"1.2"}`.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use allot_tasks::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a judge is asked.
+/// A question to a grader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The answers that count as right.
+    /// The accepted answers.
     pub gold: Vec<String>,
-    /// The answer to be judged.
+    /// The answer to be graded.
     pub answer: String,
-    /// The question that it answers, before any template or chat.
+    /// The problem's question, before any template or chat format.
     pub prompt: String,
-    /// Where the problem comes from.
+    /// The data source of the problem.
     pub source: String,
 }
 
 impl Question {
-    /// What is asked about an answer to a problem, of which these gold answers count.
+    /// Returns the question about an answer to a problem, with these gold answers.
     pub fn of(problem: &Problem, answer: String, gold: Vec<String>) -> Self {
         Self { gold, answer, prompt: problem.question.clone(), source: problem.source.clone() }
     }
 
-    /// The line that a judge gets.
+    /// Returns the line that a grader process reads.
     pub fn line(&self, id: u64) -> String {
         let Self { gold, answer, prompt, source } = self;
         serde_json::json!({ "id": id, "gold": gold, "prompt": prompt, "source": source, "answer": answer })
@@ -43,16 +43,16 @@ impl Question {
 /// A named part of a reward.
 pub type Part = (String, f32);
 
-/// What a judge says of an answer.
+/// A grader's judgement of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
-    /// Whether it is right; none where the judge gives rewards alone.
+    /// Whether the answer is correct; none if the grader gives only rewards.
     pub correct: Option<bool>,
-    /// Its reward, if the judge gives one.
+    /// The reward, if the grader gives one.
     pub reward: Option<f32>,
-    /// Or the parts of its reward, in the order of their names.
+    /// The reward's parts, sorted by name, if the grader gives parts.
     pub parts: Vec<Part>,
-    /// Or the share of its tests that it passes, where it is judged by tests.
+    /// The share of passed tests, if the answer is graded by tests.
     pub share: Option<f32>,
 }
 
@@ -62,23 +62,23 @@ impl From<bool> for Judgement {
     }
 }
 
-/// What a grader says of an answer, or why it gives no verdict.
+/// A grader's judgement of an answer, or why there is no verdict.
 pub type Opinion = Result<Judgement, String>;
 
-/// Who a judge says that it is, before its first answer.
+/// The name and version that a grader gives before its first answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
     /// Its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its version, in its own words.
+    /// Its version, as free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
 impl Hello {
-    /// What a line says, if it is one of these.
+    /// Parses a line; none if it has neither name nor version.
     pub fn read(said: &[u8]) -> Option<Self> {
         let Self { name, version } = serde_json::from_slice(said).ok()?;
         let shown = |text: Option<String>| text.map(|text| words(text.as_bytes()));
@@ -93,7 +93,7 @@ struct Numbered {
     said: Said,
 }
 
-/// What is said of one answer.
+/// The fields of a grader's answer.
 #[derive(Deserialize)]
 struct Said {
     correct: Option<bool>,
@@ -102,18 +102,18 @@ struct Said {
     error: Option<String>,
 }
 
-/// What a line says about the question of this number; none where it does not answer it.
+/// Parses a line that answers question `asked`; none if it does not answer it.
 pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
     let Numbered { id, said } = serde_json::from_slice(said).ok()?;
     if id == asked { said.opinion() } else { None }
 }
 
-/// What is said of an answer by the same words without a number; none where it says nothing.
+/// Parses the same fields without an id; none if they contain no opinion.
 pub fn said(value: &Value) -> Option<Opinion> {
     Said::deserialize(value).ok()?.opinion()
 }
 
-/// An opinion in these words.
+/// Returns an opinion as these fields.
 pub fn words_of(opinion: &Opinion) -> Value {
     let Judgement { correct, reward, parts, .. } = match opinion {
         Ok(judgement) => judgement,
@@ -129,7 +129,7 @@ pub fn words_of(opinion: &Opinion) -> Value {
     Value::Object(said)
 }
 
-/// A number that a judge gives, called so. A reward is 32 bits wide, and nothing that is not finite goes on.
+/// Converts a grader's number to 32 bits. Returns an error, with the name `what`, if it is not finite.
 pub fn number(what: &str, x: f64) -> Result<f32, String> {
     let reward = x as f32;
     if reward.is_finite() { Ok(reward) } else { Err(format!("its {what} {x:e} is too large")) }

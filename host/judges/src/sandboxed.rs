@@ -1,16 +1,14 @@
-//! Generated Python, or math-verify, in the sandbox, on all cores. An opinion depends on the answer, its problem and the
-//! limits alone: not on the thread, on time or on the machine.
+//! Generated Python or math-verify in the sandbox, on all cores. An opinion depends only on the answer, its
+//! problem and the limits, not on the thread, the time or the machine.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use allot_error::panics::caught;
-use allot_error::{Error, Result};
-use allot_files::cache;
-use allot_interpreter::build::BUILDS;
-use allot_interpreter::math::{Math, WHEELS};
-use allot_interpreter::trial::Trial;
-use allot_interpreter::{Interpreter, Limits};
+use crate::python::build::BUILDS;
+use crate::python::math::{Math, WHEELS};
+use crate::python::trial::Trial;
+use crate::python::{Interpreter, Limits};
+use allot_base::{Error, Result, cache, panics::caught};
 use allot_record::sha256;
 use allot_settings::{AnyGrader, PythonConfig};
 
@@ -18,7 +16,7 @@ use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Hello, Judgement, Opinion, Question};
 use super::workers::{Places, Workers};
 
-/// Returns where CPython's module is.
+/// Returns the path of CPython's module.
 pub fn module(config: &PythonConfig) -> Option<PathBuf> {
     config.interpreter.clone().or_else(|| cache("python").map(|folder| folder.join(BUILDS[0].file)))
 }
@@ -27,14 +25,14 @@ fn open(config: &PythonConfig, grader: AnyGrader) -> Result<Guest> {
     let what = grader.name();
     let there = |path: Option<PathBuf>, needed: &str, key: &str| {
         let path = path.ok_or_else(|| {
-            Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
+            Error::new("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
                 .hint(format!("name {needed} by `{key}` in [reward.python]"))
         })?;
         if path.exists() {
             return Ok(path);
         }
         let error = Error::new(format!("there is no {needed} at `{}`", path.display()));
-        let error = error.hint(format!("fetch it, once for this machine: allot fetch {what}"));
+        let error = error.hint(format!("run, once on this machine: allot fetch {what}"));
         Err(error.hint(format!("or name it by `{key}` in [reward.python]")))
     };
     let cache = cache("python");
@@ -49,9 +47,9 @@ fn open(config: &PythonConfig, grader: AnyGrader) -> Result<Guest> {
     Math::open(folder, &python, cache.as_deref()).map(Guest::Math)
 }
 
-/// What runs in the sandbox.
+/// The program in the sandbox.
 enum Guest {
-    /// A problem's tests.
+    /// Runs a problem's tests.
     Trials(Interpreter),
     Math(Math),
 }
@@ -76,21 +74,21 @@ impl Guest {
     }
 }
 
-/// A grader in the sandbox, and its earlier verdicts. A small model gives the same answers again and again, and a verdict
-/// without a clock is the same each time: a quarter of them and more need no interpreter.
+/// A grader in the sandbox, with its earlier verdicts. A small model repeats answers often, and a verdict
+/// is reproducible: at least a quarter of the answers need no interpreter.
 pub struct Sandboxed {
     workers: Workers<(String, Question), (String, Opinion)>,
     /// Verdicts by the sha256 of the answer and of its gold answers.
     known: HashMap<String, Judgement>,
-    /// What the round asks about.
+    /// The places of the round's answers.
     places: Places,
 }
 
-/// Verdicts that are known at most, of a hundred bytes or two each.
+/// The most stored verdicts, of one or two hundred bytes each.
 const KNOWN: usize = 500_000;
 
 impl Sandboxed {
-    /// A grader that works on as many answers at a time as there are cores.
+    /// Returns a grader that grades as many answers concurrently as there are cores.
     ///
     /// # Errors
     ///
@@ -99,25 +97,25 @@ impl Sandboxed {
         let guest = open(config, grader)?;
         let limits = Limits { fuel: config.fuel, memory: config.memory };
         let workers = Workers::computing(move |(key, question): (String, Question)| {
-            // The Wasm engine is not ours: a panic in it is an opinion, too.
+            // A panic in the Wasm engine is turned into an opinion.
             let opinion = caught(|| guest.opinion(&question, limits));
             (key, opinion.unwrap_or_else(|why| Err(format!("the sandbox could not be called: {why}"))))
         });
         Ok(Self { workers, known: HashMap::new(), places: Places::default() })
     }
 
-    /// Returns the identity: the interpreter, and what of this program makes a verdict.
+    /// Returns the identity: the interpreter, and the parts of this program that affect verdicts.
     ///
     /// # Errors
     ///
-    /// As for [`Self::new`].
+    /// The errors of [`Self::new`].
     pub fn check(config: &PythonConfig, grader: AnyGrader) -> Result<GraderPreflight> {
         let hello = open(config, grader)?.hello();
         let words = vec![grader.name().to_owned()];
         Ok(GraderPreflight { identity: Identity::of(&words, hello)?, words, opinion: Ok(true.into()) })
     }
 
-    /// Asks about an answer, unless the verdict is known or the round asks for it already.
+    /// Starts grading an answer, unless its verdict is known or the round already asks for it.
     pub fn begin(&mut self, place: usize, question: Question) {
         let key = sha256(serde_json::json!([question.gold, question.answer]).to_string());
         if self.places.add(&key, place) && !self.known.contains_key(&key) {
@@ -125,14 +123,14 @@ impl Sandboxed {
         }
     }
 
-    /// Returns the opinions on all that was asked, by place, in any order.
+    /// Returns the opinions on all answers since the last call, with their places, in any order.
     ///
     /// # Errors
     ///
     /// The system provides no thread.
     pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
         let places = std::mem::take(&mut self.places);
-        // A failure of the sandbox is no verdict: in another round the same answer is graded again.
+        // A failure of the sandbox is not stored: the same answer is graded again in another round.
         let mut failures = HashMap::new();
         for (key, opinion) in self.workers.finish().await? {
             match opinion {
@@ -151,7 +149,7 @@ impl Sandboxed {
     }
 }
 
-/// Of several gold answers, which are trials here, one is enough.
+/// Grades by all gold answers, which are trials here. Passing one of them is enough.
 fn opinion(interpreter: &Interpreter, question: &Question, limits: Limits) -> Opinion {
     let mut best: Opinion = Err("it has no tests".to_owned());
     for gold in &question.gold {

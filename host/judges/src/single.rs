@@ -1,9 +1,9 @@
-//! One grader at work: asked about one answer after another while rollouts are still sampled, and what it says of each.
+//! One grader, queried for one answer after another while rollouts are still sampled.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_settings::AnyGrader;
 use allot_settings::reward::{PatternConfig, RewardConfig, no_component, no_functions, no_server};
 use allot_tasks::Problem;
@@ -18,16 +18,16 @@ use super::processes::{GraderCommand, Processes};
 use super::protocol::{Opinion, Question};
 use super::sandboxed::Sandboxed;
 
-/// One grader at work.
+/// A grader, with the opinions that it has given so far.
 pub struct Single {
-    /// What the config says of it.
+    /// The grader's config.
     pub config: RewardConfig,
     by: By,
-    /// What was said at once, by place.
+    /// Opinions that were available at once, with their places.
     said: Vec<(usize, Opinion)>,
 }
 
-/// The grader.
+/// The grader's implementation.
 enum By {
     Grader(Grader),
     Pattern(Regex),
@@ -38,22 +38,22 @@ enum By {
 }
 
 impl Single {
-    /// The grader of a config, for these problems. Of judges that are processes, who they were when they were looked at.
+    /// Returns the grader of a config, for these problems. `known` is a process's identity from its check.
     ///
     /// # Errors
     ///
-    /// A config that [`RewardConfig::check`] refuses; an interpreter that is not there.
+    /// A config that [`RewardConfig::check`] rejects, or a missing interpreter.
     pub fn new(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
         let by = By::of(config, problems, known)?;
         Ok(Self { config: config.clone(), by, said: Vec::new() })
     }
 
-    /// Checks the grader before anything else is made: a process is started and ended, a server is asked, a component
-    /// loaded. Returns what was found, if the grader is not part of this program.
+    /// Checks the grader before anything else is created: starts and ends a process, queries a server, or
+    /// loads a component. Returns the preflight, or `None` if the grader is part of this program.
     ///
     /// # Errors
     ///
-    /// A judge that does not start, or whose rewards the config can't read.
+    /// A grader process that does not start, or rewards that the config can't use.
     pub fn check(config: &RewardConfig, problems: &[Problem]) -> Result<Option<GraderPreflight>> {
         if let (true, Some(grader)) = (config.sandboxed(), config.grader) {
             return Sandboxed::check(&config.python.clone().unwrap_or_default(), grader).map(Some);
@@ -76,7 +76,7 @@ impl Single {
         }
     }
 
-    /// Asks about an answer.
+    /// Starts grading an answer.
     pub fn begin(&mut self, place: usize, question: Question) {
         match &mut self.by {
             By::Grader(grader) => {
@@ -91,7 +91,7 @@ impl Single {
         }
     }
 
-    /// Returns the opinions on all that was asked, by place. An error means that nothing can be graded any more.
+    /// Returns the opinions on all answers since the last call, by place. An error ends all grading.
     pub async fn finish(&mut self) -> Result<HashMap<usize, Opinion>> {
         let said = match &mut self.by {
             By::Grader(_) | By::Pattern(_) => std::mem::take(&mut self.said),
@@ -106,7 +106,7 @@ impl Single {
 
 impl By {
     fn of(config: &RewardConfig, problems: &[Problem], known: Option<Identity>) -> Result<Self> {
-        let settings = config.judge.clone().unwrap_or_default();
+        let settings = config.process.clone().unwrap_or_default();
         let greeting = greeting(config, problems);
         let Some(grader) = config.grader else { return Err(Error::new("the config names no grader")) };
         let sandboxed = || {
@@ -120,7 +120,7 @@ impl By {
             AnyGrader::Pattern => {
                 let pattern = config.pattern.as_ref();
                 let Some(Ok(regex)) = pattern.map(PatternConfig::compiled) else {
-                    return Err(Error::new("the config has grader `pattern` and no regular expression"));
+                    return Err(Error::new("the config has grader `pattern` but no regular expression"));
                 };
                 return Ok(Self::Pattern(regex));
             }
@@ -149,7 +149,7 @@ impl By {
     }
 }
 
-/// A judge may know gold answers of one kind alone, so that it is checked with one of the run's own.
+/// Returns a question about one of the run's problems, since a grader may support only some gold answers.
 fn greeting(config: &RewardConfig, problems: &[Problem]) -> Question {
     let first = problems.iter().find(|problem| config.judges(&problem.source));
     first.map_or_else(Question::default, |problem| {

@@ -1,26 +1,29 @@
-//! The workers behind every grader that does not answer at once: they answer while the run's own thread samples, and a round of
-//! questions ends when all are answered.
+//! Workers for all graders that do not answer at once. They work while the run's own thread samples. A
+//! round of questions ends when all are answered.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_remote::runtime;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::protocol::Opinion;
 
-/// Answers questions concurrently, each as a task of the program's runtime. The number of waiting questions is not limited
-/// here: a step's rollouts limit it.
+/// Answers questions concurrently, each as a task of the program's runtime. The number of waiting questions
+/// is limited only by the number of a step's rollouts.
 pub(crate) struct Workers<Q, A> {
     work: Arc<dyn Fn(Q) -> Work<A> + Send + Sync>,
-    /// One permit for each question that may be worked on concurrently, given out in the order of the questions.
+    most: usize,
+    /// One permit for each concurrent question, given out in the order of the questions. An error closes
+    /// the semaphore; the next round gets a new one.
     turns: Arc<Semaphore>,
-    /// Dropped with this, and with the future of [`Self::finish`]: both stop the work.
+    /// Dropped with this and with the future of [`Self::finish`]; both stop the work.
     round: JoinSet<Result<A>>,
     failed: Option<Error>,
 }
@@ -28,16 +31,16 @@ pub(crate) struct Workers<Q, A> {
 type Work<A> = Pin<Box<dyn Future<Output = Result<A>> + Send>>;
 
 impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
-    /// Workers that wait for a process or a server, at most `most` concurrently. An error ends the round.
+    /// Returns workers that wait for a process or server, at most `most` concurrently.
     pub fn waiting<F>(most: usize, work: impl Fn(Q) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<A>> + Send + 'static,
     {
         let work = Arc::new(move |question| -> Work<A> { Box::pin(work(question)) });
-        Self { work, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
+        Self { work, most, turns: Arc::new(Semaphore::new(most)), round: JoinSet::new(), failed: None }
     }
 
-    /// Workers that compute, one on each core.
+    /// Returns workers that compute, one on each core.
     pub fn computing(work: impl Fn(Q) -> A + Send + Sync + 'static) -> Self {
         let work = Arc::new(work);
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -52,11 +55,18 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
 
     /// Starts work on a question without waiting for its answer.
     pub fn begin(&mut self, question: Q) {
+        if self.turns.is_closed() && self.round.is_empty() {
+            self.turns = Arc::new(Semaphore::new(self.most));
+        }
         let (work, turns) = (Arc::clone(&self.work), Arc::clone(&self.turns));
         let answer = async move {
-            // An error means that the semaphore is closed, which nothing does.
-            let _turn = turns.acquire().await;
-            work(question).await
+            // Closed by an error: nothing more starts, and `finish` drops this task.
+            let Ok(_turn) = turns.acquire().await else { return pending().await };
+            let answered = work(question).await;
+            if answered.is_err() {
+                turns.close();
+            }
+            answered
         };
         match runtime() {
             Ok(runtime) => _ = self.round.spawn_on(answer, runtime.handle()),
@@ -76,13 +86,13 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
         }
         let mut answers = Vec::with_capacity(round.len());
         while let Some(answered) = round.join_next().await {
-            answers.push(answered.map_err(|e| Error::new(format!("judging was broken off: {e}")))??);
+            answers.push(answered.map_err(|e| Error::new(format!("grading was interrupted: {e}")))??);
         }
         Ok(answers)
     }
 }
 
-/// The places of a round's answers by key, so that equal answers are graded once.
+/// The places of a round's answers, by key. Equal answers are graded once.
 #[derive(Default)]
 pub(crate) struct Places(HashMap<String, Vec<usize>>);
 

@@ -1,15 +1,15 @@
-//! Held-out accuracy: what it came to.
+//! Results of evaluations on held-out problems.
 
 use allot_allocation::Spent;
 use serde::{Deserialize, Serialize};
 
-/// How good a model is on held-out problems.
+/// Results of an evaluation on held-out problems.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scores {
-    /// Share of right answers.
+    /// Share of correct answers.
     pub accuracy: f64,
-    /// Further numbers, by name.
+    /// Further results, by name.
     pub parts: Vec<(String, f64)>,
-    /// What evaluation has spent so far, in a book of its own; none where it costs nothing.
+    /// Amounts spent on evaluation so far, counted separately. `None` if evaluation costs nothing.
     pub spent: Option<Spent>,
 }

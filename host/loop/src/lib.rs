@@ -1,19 +1,19 @@
-//! The run loop: ask the policy, keep the rules, spend, sample, judge, ask again, train.
+//! The run loop: call the policy, check its plan, sample within the budget, grade, call again, train.
 //!
-//! [`Loop`] is a state machine without I/O. It says what to do [`next`](Loop::next), and is told what came of it. Whoever
-//! has an engine drives it: the program, a simulation, the wheel, a test. It knows neither files nor clocks nor models,
-//! and every line of a run's record that is not its head comes from it.
+//! [`Loop`] is a state machine without I/O. [`next`](Loop::next) returns the next action, and a further
+//! call takes its result. Its driver has the engine: the program, a simulation, the wheel, or a test. The
+//! loop uses no files, clocks or models. It makes the record's lines for calls, rollouts, steps and the end.
 //!
 //! ```text
 //! next() -> Decide(view) | Sample(grant) | Update(batch) | Evaluate | Step(end) | Over(end) | Wait
 //!           decided(plan)  sampled(…)      updated(…)      evaluated(…)
 //! ```
 //!
-//! In a run with a lag `Update` comes in two: `Begin(batch)`, to which nothing is answered, and some steps later
-//! `Finish(batch)`, answered by `finished(…)`.
+//! In a run with a lag, `Update` is split in two: `Begin(batch)`, which has no result, and some steps later
+//! `Finish(batch)`, whose result is passed to `finished(…)`.
 //!
-//! Its [`State`] can be kept between any two of these calls, and a loop that goes on from it asks for the same again:
-//! also for rollouts that were granted and had not all come.
+//! The [`State`] can be saved between any two of these calls. A loop restored from it repeats the pending
+//! action, including a grant whose rollouts were not all sampled.
 //!
 //! ```
 //! use allot_allocation::{Action, Ledger, Ceilings, Cost, Limits, Order, Plan, Pool, PromptId, Request, Run, RolloutBuffer};

@@ -1,4 +1,4 @@
-//! The loop itself: what is done next, and what came of it.
+//! The state machine: next actions and their results.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -13,61 +13,61 @@ use allot_record::{Call, End, Rollouts, Sampled, StateChange, StepEnd};
 
 use crate::{At, Every, Learned, Left, Meter, Pending, Reason, Scores, State, Step, Update};
 
-/// What a rollout of a prompt costs at most with an answer of so many tokens. Only asked where operations are limited.
+/// The maximum cost of a rollout, by prompt and answer length. Called only if operations are limited.
 pub type Costs<'a> = &'a dyn Fn(PromptId, u32) -> Cost;
 
-/// What never changes in a run.
+/// The constants of a run.
 #[derive(Clone, Debug)]
 pub struct Constants {
     /// The run as the policy sees it.
     pub run: Run,
-    /// Its seed.
+    /// The run's seed.
     pub seed: u64,
     /// How rewards become advantages.
     pub scale: Scale,
-    /// Bounds on what a plan may put into the record.
+    /// Limits on a plan.
     pub bounds: Bounds,
-    /// When the model is evaluated; never, if the driver of the loop evaluates it.
+    /// When to evaluate the model. `None` if the driver evaluates by itself.
     pub every: Option<Every>,
 }
 
-/// A run's loop.
+/// The loop of a run.
 #[derive(Debug)]
 pub struct Loop {
-    /// What never changes.
+    /// The constants.
     pub of: Constants,
-    /// What does.
+    /// The state.
     pub state: State,
     meter: Meter,
-    /// What the dearest rollout of the data set costs, once it was asked for.
+    /// Cost of the data set's most expensive rollout, once computed.
     dearest: OnceLock<Cost>,
-    /// What the policy is shown, and what is new on offer, while it is asked.
+    /// The view of the current call, with the prompts that are new in the pool.
     view: Option<(Arc<View>, Vec<Prompt>)>,
-    /// Whether something was handed out and did not come back yet.
+    /// Whether an action was returned whose result is still missing.
     pub(crate) out: bool,
 }
 
-/// What is done next.
+/// The next action.
 #[derive(Debug)]
 pub enum Next {
-    /// Ask the policy.
+    /// Call the policy.
     Decide(Arc<View>),
-    /// Sample, and judge.
+    /// Sample the grant, and grade the answers.
     Sample(Grant, Round),
-    /// Update the model by these rollouts: in the run's own way, or in the one that the batch says.
+    /// Update the model on these rollouts, with the batch's geometry if given, else with the run's.
     Update(Vec<Learned>, Option<Geometry>),
-    /// With a lag: this is the batch of the next [`Finish`](Self::Finish), and may be worked on from now on. Nothing
-    /// comes back; rollouts are sampled at the weights before it until then.
+    /// With a lag: the batch of the next [`Finish`](Self::Finish), which the engine may start to work on.
+    /// It has no result. Until `Finish`, rollouts are sampled at the weights before this update.
     Begin(Vec<Learned>, Option<Geometry>),
-    /// With a lag: update the model by these rollouts, whose step is settled already.
+    /// With a lag: update the model on these rollouts. Their step is settled already.
     Finish(Vec<Learned>, Option<Geometry>),
     /// Evaluate the model.
     Evaluate,
-    /// A step is over. It goes to the record.
+    /// Record the end of a step.
     Step(Box<StepEnd>),
-    /// The run is over. This goes to the record.
+    /// Record the end of the run.
     Over(Box<End>),
-    /// Nothing, until what was handed out comes back.
+    /// Wait for the result of the last action.
     Wait,
 }
 
@@ -78,54 +78,54 @@ pub struct Round {
     pub step: u32,
     /// The round in it.
     pub round: u32,
-    /// Prompts that have buffered rollouts never trained on: more of theirs are a commit, others' a pilot.
+    /// Prompts with buffered, untrained rollouts. More rollouts of them are a commit; of others, a pilot.
     pub buffered: HashSet<PromptId>,
 }
 
-/// What a plan came to.
+/// The result of a plan.
 #[derive(Debug)]
 pub struct Decided {
-    /// It goes to the record.
+    /// The line of the record.
     pub call: Box<Call>,
-    /// Where less was granted than asked for, though something could be.
+    /// Set if fewer rollouts were granted than requested, although the budget was not exhausted.
     pub clipped: Option<Clipped>,
-    /// With a lag: what became of the buffered rollouts, and what will be trained on, where the plan ended its step.
+    /// With a lag, if the plan ended its step: the changes to the buffer, and the rollouts to train on.
     pub settled: Option<(Settled, Vec<Learned>)>,
 }
 
-/// Rollouts that were asked for and not all granted.
+/// Rollouts that were requested and not all granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clipped {
     /// In this step.
     pub step: u32,
-    /// So many were asked for.
+    /// Number requested.
     pub asked: u64,
-    /// And so many granted.
+    /// Number granted.
     pub granted: u64,
-    /// Whether that is all that the step's own limit left.
+    /// Whether the step's own limit allowed no more.
     pub of_step: bool,
 }
 
-/// What became of a portion's rollouts.
+/// The result of sampling a portion.
 #[derive(Debug)]
 pub struct Took {
-    /// They go to the record, if there are any.
+    /// The line of the record. `None` if there were no rollouts.
     pub rollouts: Option<Box<Rollouts>>,
-    /// The first one's number.
+    /// The number of the first rollout.
     pub first: RolloutId,
-    /// Rollouts that the plan's next portion asks for; 0 where no portion is due.
+    /// Rollouts requested in the plan's next portion. 0 if there is none.
     pub asked: u64,
-    /// Where less of it was granted.
+    /// Set if fewer were granted than requested.
     pub clipped: Option<Clipped>,
 }
 
 impl Loop {
-    /// A loop that begins or goes on at this state, below these ceilings.
+    /// Returns a loop that starts or continues at this state, under these limits.
     pub fn new(of: Constants, ceilings: Ceilings, state: State) -> Self {
         Self { of, state, meter: Meter::new(ceilings), dearest: OnceLock::new(), view: None, out: false }
     }
 
-    /// What is done next. A grant is handed out once; after a loop was made anew from its state, once more.
+    /// Returns the next action. A grant is returned once, and again after the loop is restored.
     pub fn next(&mut self, costs: Costs<'_>) -> Next {
         if self.out {
             return Next::Wait;
@@ -177,17 +177,17 @@ impl Loop {
         }
     }
 
-    /// The work at hand was not finished, and [`next`](Self::next) asks for it again.
+    /// Records that the last action was interrupted, so that [`next`](Self::next) returns it again.
     pub fn interrupted(&mut self) {
         self.out = false;
     }
 
-    /// Why the run ends, if it does.
+    /// Returns the reason why the run ends. If none is set yet, returns [`Reason::Steps`].
     pub fn reason(&self) -> Reason {
         self.state.ending.unwrap_or(Reason::Steps)
     }
 
-    /// Whether there is nothing left that takes time.
+    /// Returns whether no time-consuming work is left.
     pub fn is_done(&self) -> bool {
         let state = &self.state;
         let scored = state.scored.as_ref().is_some_and(|(at, _)| *at == state.steps);
@@ -198,12 +198,12 @@ impl Loop {
         }
     }
 
-    /// Whether no step will come any more, and none waits for its update.
+    /// Returns whether no further step will open and no update is pending.
     pub fn is_at_end(&self) -> bool {
         self.has_no_more_steps() && self.state.pending.is_empty()
     }
 
-    /// Whether no step will be opened any more.
+    /// Returns whether no further step will open.
     pub(crate) fn has_no_more_steps(&self) -> bool {
         self.state.ending.is_some() || self.state.steps >= self.of.run.steps
     }
@@ -213,7 +213,7 @@ impl Loop {
         let buffered = self.state.buffer.rollouts();
         let over = self.is_at_end();
         if !over && self.state.ledger.exhausted() {
-            // What was paid for and is held may be trained on in one more step.
+            // Held rollouts that are paid for may be trained on in one more step.
             self.state.ending = Some(Reason::Budget);
         }
         let evicted = self.state.pool.is_spent();
@@ -230,13 +230,13 @@ impl Loop {
         self.state.at = At::Asking(Step { before: self.state.ledger.spent(), ..Step::default() });
     }
 
-    /// The view of a round, and the prompts in it that the last one did not have. In a step that has run dry there
-    /// is nothing left to be granted.
+    /// Returns the view of a round, and the prompts in it that are new. In a step with `dry` set, the view
+    /// has no rollouts left if the run limits operations or seconds.
     fn look(&mut self, round: u32, dry: bool, costs: Costs<'_>) -> (Arc<View>, Vec<Prompt>) {
         self.state.pool.top_up(&self.state.buffer);
         let groups = self.state.buffer.groups();
         let left = self.left(groups.iter(), costs);
-        // A policy whose contract does not tell of operations leaves no word of them in the record.
+        // The record omits operations if the policy's contract does not include them.
         let flops = left.and_then(|left| left.flops()).filter(|_| self.of.run.terms.is_some());
         let spare = left.map(|left| match (dry, self.of.run.any_prompt()) {
             (true, _) => 0,
@@ -261,13 +261,13 @@ impl Loop {
         (Arc::new(view), self.state.pool.newly_offered().to_vec())
     }
 
-    /// Takes the answer of the policy of this name. A plan that breaks a rule changes nothing.
+    /// Takes the plan of the policy with this name. A plan that breaks a rule changes nothing.
     pub fn decided(&mut self, policy: &str, plan: &Plan, costs: Costs<'_>) -> Result<Decided, Broken> {
         let (Some((view, offered)), At::Asking(_)) = (self.view.take(), &self.state.at) else {
             unreachable_turn("a plan")
         };
         let bounds = self.of.bounds.within(&self.of.run);
-        // A state that stays as it is takes nothing of the record.
+        // An unchanged state takes no space in the record.
         let checked = rules::check(policy, &view, plan, bounds).and_then(|()| {
             let changed = StateChange::of(&self.state.policy, &plan.state);
             let bytes = changed.as_ref().map_or(0, StateChange::bytes);
@@ -301,7 +301,7 @@ impl Loop {
                     self.state.ending = Some(self.state.ending.unwrap_or(Reason::Budget));
                     self.state.at = At::Closing;
                 } else if grant.is_empty() {
-                    // Passed over or evicted, and nothing else: another round.
+                    // Nothing was granted: ask again in another round.
                     step.round += 1;
                     self.state.at = At::Asking(step);
                 } else {
@@ -327,7 +327,7 @@ impl Loop {
         Ok(Decided { call, clipped, settled })
     }
 
-    /// Prompts that were granted a rollout leave the pool that was shown.
+    /// Removes granted prompts from the pool and announces their rollouts to the buffer.
     fn take_off_offer(&mut self, grant: &Grant, view: &View) {
         let offered: HashMap<PromptId, u32> =
             view.pool.iter().map(|prompt| (prompt.id, prompt.epoch)).collect();
@@ -339,14 +339,14 @@ impl Loop {
         self.state.pool.take(grant.lines().iter().map(|line| line.prompt));
     }
 
-    /// Grants the portion that is due, as far as the budget goes by all its measures.
+    /// Grants the due portion, as far as all limits allow.
     fn grant(&mut self, portions: &mut Portions, costs: Costs<'_>) -> (Grant, Option<Clipped>) {
         let order = portions.due();
         let open = self.state.ledger.grantable() > 0;
         if let Some(left) = self.left(self.state.buffer.shown(), costs).filter(|_| open) {
             let longest = self.state.ledger.limits().longest;
             let fits = left.of_order(&order, |request| costs(request.prompt, request.longest(longest)));
-            // With nothing buffered there is nothing reserved that could come free.
+            // With nothing buffered or pending, no reserved operations can become free.
             let free = self.state.buffer.rollouts() == 0 && self.state.pending.is_empty();
             if fits == 0 && !order.is_empty() && free {
                 self.state.ledger.close();
@@ -364,7 +364,7 @@ impl Loop {
         (grant, (granted < asked).then_some(clipped))
     }
 
-    /// The rollouts that a batch picks, with their advantages.
+    /// Returns the rollouts picked by a batch, with their advantages.
     fn picked(&self, view: &View, batch: &Batch) -> Vec<Learned> {
         let groups: BTreeMap<PromptId, &Group> = view.groups.iter().map(|g| (g.prompt, g)).collect();
         let mut learned = Vec::new();
@@ -381,8 +381,8 @@ impl Loop {
         learned
     }
 
-    /// Takes the rollouts of a portion, judged, in the order of their grant; `parts` are those of each one's reward.
-    /// Then the next portion is granted, or the round is over. What was not granted so changes nothing.
+    /// Takes a portion's graded rollouts, in the order of the grant. `parts` has each reward's components.
+    /// Grants the next portion, or ends the round. Changes nothing if rollouts and grant differ.
     pub fn sampled(
         &mut self,
         outcomes: &[Outcome],
@@ -412,7 +412,7 @@ impl Loop {
         let scored = outcomes.iter().filter(|o| o.reward.is_some()).map(|o| (o.prompt, o.correct));
         step.portions.came(outcomes.len() as u64, scored);
         let asked = total(&step.portions.due());
-        // Most plans are served in one portion: what is left is not added up for nothing.
+        // Skip this for plans served in one portion, as most are: computing what is left takes time.
         let more = (asked > 0).then(|| self.grant(&mut step.portions, costs));
         let (more, clipped) = more.map_or((0, None), |(grant, clipped)| (grant.rollouts(), clipped));
         let rollouts = outcomes.first().map(|one| {
@@ -427,7 +427,7 @@ impl Loop {
         Ok(Took { rollouts, first, asked, clipped })
     }
 
-    /// The model was updated, unless there was nothing to update it by, and this is what is told of it.
+    /// Takes the result of an update: whether the model changed, and the engine's metrics.
     pub fn updated(&mut self, updated: bool, metrics: Vec<(String, f64)>, costs: Costs<'_>) -> Settled {
         let At::Updating(step, update) = std::mem::replace(&mut self.state.at, At::Between) else {
             unreachable_turn("an update")
@@ -442,8 +442,8 @@ impl Loop {
         settled
     }
 
-    /// Ends a step: the buffer is settled, and what goes to the record is put together but for what is told of the
-    /// update. Also gives whether the model is evaluated after it.
+    /// Ends a step: settles the buffer and makes the step's line, without the update's metrics. Also
+    /// returns whether the model is evaluated after the step.
     pub(crate) fn settle(
         &mut self,
         step: Step,
@@ -478,13 +478,13 @@ impl Loop {
             ..StepEnd::default()
         };
         self.state.steps += 1;
-        // What was short in a view may be there again; and no checkpoint keeps it.
+        // The limit set for the last view no longer applies, and checkpoints do not store it.
         self.state.ledger.leave(None);
         let due = self.of.every.is_some_and(|every| every.due(self.state.steps, step.before, end.spent));
         (settled, end, due)
     }
 
-    /// The model was evaluated.
+    /// Takes the result of an evaluation.
     pub fn evaluated(&mut self, scores: Scores) {
         self.state.at = match std::mem::replace(&mut self.state.at, At::Between) {
             At::Evaluating(mut end) => {
@@ -498,7 +498,7 @@ impl Loop {
         self.state.scored = Some((self.state.finished(), scores));
     }
 
-    /// What stands at the end of the record of a run that is over; an end is normal, or told by its reason.
+    /// Returns the record's last line. `reason` says why the run ended; `normal` is false if it failed.
     pub fn end(&self, reason: String, normal: bool) -> Box<End> {
         let scores = self.state.scored.as_ref().filter(|(at, _)| normal && *at == self.state.steps);
         let scores = scores.map(|(_, scores)| scores.clone());
@@ -514,13 +514,13 @@ impl Loop {
         })
     }
 
-    /// Whether operations are limited.
+    /// Returns whether operations are limited.
     pub(crate) fn counts_operations(&self) -> bool {
         self.meter.counts_operations()
     }
 
-    /// What is left below the run's ceilings, if it has any, with these groups in the buffer. All of them may be learned
-    /// from, and so are those of updates that are still to be made.
+    /// Returns the amounts left under the run's limits, if there are any. Reserves the cost of training on
+    /// all of these groups and of all pending updates.
     pub(crate) fn left<'a>(&self, groups: impl Iterator<Item = &'a Group>, costs: Costs<'_>) -> Option<Left> {
         let learning =
             |group: &Group| group.tokens.iter().map(|n| costs(group.prompt, *n).learning).sum::<f64>();
@@ -533,9 +533,9 @@ impl Loop {
         self.meter.left(&self.state.measured, sampled, reserved, cheapest)
     }
 
-    /// Of the rollouts that stayed after they were trained on in this step, how many of the last have to go. What is
-    /// buffered may be learned from, and a budget of operations has that set aside: for what was sampled since it was
-    /// granted, and for these from now on, as far as it goes.
+    /// Returns how many rollouts that stay after training must be discarded, from the end of the batch. The
+    /// limit on operations reserves the cost of training on all buffered rollouts. That cost was reserved
+    /// for new rollouts by their grant; for these it is reserved from now on, as far as possible.
     fn unaffordable(&self, settled: &Settled, costs: Costs<'_>) -> u64 {
         if settled.kept.is_empty() {
             return 0;
@@ -554,12 +554,12 @@ impl Loop {
         gone
     }
 
-    /// What a prompt's rollout costs with the longest answer.
+    /// Returns the cost of a prompt's rollout with the longest answer.
     fn most(&self, prompt: PromptId, costs: Costs<'_>) -> Cost {
         costs(prompt, self.state.ledger.limits().longest)
     }
 
-    /// What the dearest rollout of the data set costs with the longest answer.
+    /// Returns the cost of the data set's most expensive rollout, with the longest answer.
     fn dearest(&self, costs: Costs<'_>) -> Cost {
         *self.dearest.get_or_init(|| {
             let all = (0..self.state.pool.prompts()).map(|prompt| self.most(PromptId(prompt), costs));
@@ -568,13 +568,13 @@ impl Loop {
         })
     }
 
-    /// Closes the ledger where a ceiling is reached, or is so near that no rollout will fit below it, whatever
-    /// becomes of the buffered ones.
+    /// Closes the ledger if a limit is reached, or if no further rollout fits even if no buffered rollout
+    /// is trained on.
     pub(crate) fn close(&mut self, costs: Costs<'_>) {
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }
-        // What updates take that are still to be made is only known at most.
+        // For pending updates only the maximum cost is known.
         let known = self.state.pending.is_empty();
         if known && self.left([].iter(), costs).is_some_and(|left| left.is_nothing()) {
             self.state.ledger.close();
@@ -582,7 +582,7 @@ impl Loop {
     }
 }
 
-/// The loop got an outcome that it did not ask for: a bug of its driver.
+/// Panics: the driver passed a result that the loop did not request, which is a bug of the driver.
 pub(crate) fn unreachable_turn(what: &str) -> ! {
     unreachable!("{what} came out of turn")
 }

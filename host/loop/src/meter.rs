@@ -1,4 +1,4 @@
-//! What a run computes and how long it takes, measured as it goes; and the ceilings on both.
+//! Measures a run's compute and time, and limits both.
 
 use std::sync::OnceLock;
 
@@ -6,45 +6,45 @@ use allot_allocation::{Ceilings, Compute, Cost, Request, Spent};
 use allot_record::Seconds;
 use serde::{Deserialize, Serialize};
 
-/// What a run computed, and how long it took.
+/// Compute and time spent by a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What was computed, evaluation left out.
+    /// Compute, without evaluation.
     pub compute: Compute,
     /// Seconds so far.
     pub seconds: Seconds,
-    /// Rollouts that evaluation had sampled by then.
+    /// Rollouts sampled by evaluation so far.
     #[serde(default)]
     pub evaluated: u64,
 }
 
-/// The ceilings on it. They do not know what a policy or a model is.
+/// Limits on compute and time. Independent of policies and models.
 #[derive(Clone, Debug)]
 pub struct Meter {
     ceilings: Ceilings,
-    /// What the run's cheapest rollout costs at most, in operations.
+    /// Maximum cost of the run's cheapest rollout, in operations.
     cheapest: OnceLock<f64>,
 }
 
-/// What is left below the ceilings at a moment.
+/// Amounts left under the limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Left {
-    /// Operations, less those of learning from all that is buffered; where they are limited.
+    /// Operations left, minus the cost of training on all buffered rollouts. `None` if not limited.
     flops: Option<f64>,
-    /// Rollouts, by the seconds left and the rate so far; where seconds are limited and a rate is known.
+    /// Rollouts left, estimated from the seconds left and the rate. `None` without a limit or a rate.
     rollouts: Option<u64>,
-    /// What the run's cheapest rollout costs at most, in operations.
+    /// Maximum cost of the run's cheapest rollout, in operations.
     cheapest: f64,
 }
 
 impl Measured {
-    /// An evaluation was made, by the end of which all evaluation had spent this.
+    /// Records that evaluation has spent this amount in total.
     pub fn evaluated(&mut self, spent: Option<Spent>) {
         self.evaluated = spent.map_or(self.evaluated, |spent| spent.run_rollouts);
     }
 
-    /// Seconds that a rollout takes with all that comes with it, by the steps so far; before the first one, by what
-    /// evaluation took.
+    /// Returns the seconds per rollout, averaged over all work of the steps so far. Before the first step,
+    /// averages over evaluation.
     fn rate(&self, rollouts: u64) -> Option<f64> {
         let (seconds, rollouts) = match rollouts {
             0 => (self.seconds.evaluating, self.evaluated),
@@ -55,18 +55,18 @@ impl Measured {
 }
 
 impl Meter {
-    /// A meter with these ceilings.
+    /// Returns a meter with these limits.
     pub fn new(ceilings: Ceilings) -> Self {
         Self { ceilings, cheapest: OnceLock::new() }
     }
 
-    /// Whether operations are limited.
+    /// Returns whether operations are limited.
     pub fn counts_operations(&self) -> bool {
         self.ceilings.flops.is_some()
     }
 
-    /// What is left below the ceilings, if there are any. `reserved` is what learning from all that is buffered
-    /// takes; `cheapest` tells what the run's cheapest rollout costs, and is asked once.
+    /// Returns the amounts left, if limited. `reserved` returns the cost of training on all buffered
+    /// rollouts. `cheapest` returns the cost of the run's cheapest rollout; it is called at most once.
     pub fn left(
         &self,
         measured: &Measured,
@@ -87,7 +87,7 @@ impl Meter {
         Some(Left { flops, rollouts: by_seconds, cheapest })
     }
 
-    /// Whether a ceiling is reached.
+    /// Returns whether a limit is reached.
     pub fn reached(&self, measured: &Measured) -> bool {
         let flops = self.ceilings.flops.is_some_and(|most| measured.compute.flops.total() >= most);
         let seconds = self.ceilings.seconds.is_some_and(|most| measured.seconds.of_steps() >= most);
@@ -96,34 +96,34 @@ impl Meter {
 }
 
 impl Left {
-    /// Operations, where they are limited.
+    /// Returns the operations left, at least 0. `None` if they are not limited.
     pub fn flops(&self) -> Option<f64> {
         self.flops.map(|flops| flops.max(0.0))
     }
 
-    /// Operations that are missing for learning from all that is buffered.
+    /// Returns how many operations are missing for training on all buffered rollouts.
     pub fn short(&self) -> f64 {
         self.flops.map_or(0.0, |flops| (-flops).max(0.0))
     }
 
-    /// Whether not even the cheapest rollout fits any more.
+    /// Returns whether not even the cheapest rollout fits.
     pub fn is_nothing(&self) -> bool {
         self.flops.is_some_and(|flops| flops < self.cheapest) || self.rollouts == Some(0)
     }
 
-    /// Rollouts that fit in any case, whichever of the prompts of these costs they are of; 1 at least while the
-    /// cheapest fits.
+    /// Returns how many rollouts fit, whichever of these prompts they belong to. At least 1 if the cheapest
+    /// rollout of the run fits.
     pub fn in_any_case(&self, costs: impl Iterator<Item = Cost>) -> u64 {
         if self.is_nothing() {
             return 0;
         }
         let dearest = costs.map(|c| c.reading + c.rollout()).fold(0.0, f64::max);
-        // A number past what fits into one saturates.
+        // The conversion to `u64` saturates.
         let by_flops = self.flops.map_or(u64::MAX, |flops| ((flops / dearest) as u64).max(1));
         by_flops.min(self.rollouts.unwrap_or(u64::MAX))
     }
 
-    /// Rollouts of an order that fit, served first to last.
+    /// Returns how many rollouts of the requests fit, served in order.
     pub fn of_order(&self, order: &[Request], cost: impl Fn(&Request) -> Cost) -> u64 {
         let by_seconds = self.rollouts.unwrap_or(u64::MAX);
         let Some(mut left) = self.flops else { return by_seconds };
@@ -156,7 +156,7 @@ mod tests {
         Request::new(PromptId(prompt), count)
     }
 
-    /// A prompt's number is what reading it costs; an answer costs 2, and learning from it 8.
+    /// The cost of reading a prompt equals its number. An answer costs 2, and training on it 8.
     fn cost(prompt: PromptId) -> Cost {
         Cost { reading: f64::from(prompt.0), answering: 2.0, learning: 8.0 }
     }

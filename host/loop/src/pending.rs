@@ -1,11 +1,11 @@
-//! Steps that are decided and wait for their updates, where a run has a lag.
+//! Pending steps: decided steps that wait for their updates, in a run with a lag.
 //!
-//! With a lag of n a step that is decided is settled at once, and its update waits until the plans of n further steps
-//! are made: so far these are asked for and sampled at the weights before it, while an engine that can works on it.
-//! Which weights that are follows from the plans alone, and never from how long anything takes.
+//! With a lag of n, a decided step is settled immediately. Its update is applied after the plans of the
+//! next n steps. Those plans and their rollouts use the weights before the update, while the engine may
+//! compute it in parallel. The weights used depend on the plans alone, never on timing.
 //!
 //! ```text
-//! plan of step t ─► settled, waits ─► begun ─┬─► step t+1 is decided and sampled ─┬─► made, told of, evaluated
+//! plan of step t ─► settled, waits ─► begun ─┬─► step t+1 is decided and sampled ─┬─► made, recorded, evaluated
 //!                                            └─► the engine works on it ──────────┘
 //! ```
 
@@ -16,18 +16,18 @@ use serde::{Deserialize, Serialize};
 use crate::machine::unreachable_turn;
 use crate::{At, Costs, Learned, Loop, Next, Step, Update};
 
-/// A step that is decided and settled, and whose update is not made yet.
+/// A step that is decided and settled, and whose update is not applied yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
-    /// What it is trained on.
+    /// The batch to train on.
     pub update: Update,
-    /// What goes to the record of it, as far as it is known.
+    /// The step's line of the record, as far as it is known.
     end: Box<StepEnd>,
-    /// Whether the model is evaluated after it.
+    /// Whether the model is evaluated after this step.
     due: bool,
-    /// Operations that the update takes at most, where these are limited.
+    /// Maximum cost of the update in operations, or 0 if operations are not limited.
     reserved: f64,
-    /// Whether the engine was told to begin.
+    /// Whether [`Next::Begin`] was returned for this step.
     #[serde(skip)]
     begun: bool,
 }
@@ -37,18 +37,18 @@ impl Pending {
         (self.update.rollouts.clone(), self.update.batch.update)
     }
 
-    /// Rollouts that its plan held and that the budget of operations has no room for.
+    /// Returns how many held rollouts are discarded because the limit on operations has no room for them.
     pub(crate) fn unaffordable(&self) -> u64 {
         self.end.unaffordable
     }
 }
 
 impl Loop {
-    /// Settles a step by its plan. Its update waits.
+    /// Settles a step by its plan and queues its update.
     pub(crate) fn put_off(&mut self, step: Step, update: Update, costs: Costs<'_>) -> Settled {
         let updated = !update.rollouts.is_empty();
         let ids: Vec<RolloutId> = update.rollouts.iter().map(|learned| learned.id).collect();
-        // Costs are only asked where operations are limited.
+        // Costs are known only if operations are limited.
         let learning = |(prompt, tokens): (_, _)| costs(prompt, tokens).learning;
         let limited = self.counts_operations() && updated;
         let reserved = if limited {
@@ -72,11 +72,11 @@ impl Loop {
         settled
     }
 
-    /// What is done for the steps that wait before the next one is opened. The first of them is made where more wait
-    /// than may, or where nothing is sampled until then.
+    /// Returns the next action for pending steps before a new step opens. Applies the first update if too
+    /// many steps are pending, or if nothing can be sampled before it.
     pub(crate) fn next_of_pending(&mut self, costs: Costs<'_>) -> Option<Next> {
         self.state.pending.front()?;
-        // What is reserved for updates may come free when they are made.
+        // An applied update may free operations that were reserved for it.
         let dry = || self.left([].iter(), costs).is_some_and(|left| left.is_nothing());
         let idle = self.has_no_more_steps() || self.state.ledger.exhausted() || dry();
         let full = self.state.pending.len() > self.of.run.lag as usize;
@@ -89,22 +89,22 @@ impl Loop {
         Some(Next::Begin(rollouts, geometry))
     }
 
-    /// The first step that waits is to be made, if one waits.
+    /// Returns the action that applies the first pending update, if there is one.
     pub(crate) fn finish(&mut self) -> Option<Next> {
         let (rollouts, geometry) = self.state.pending.front()?.batch();
         self.out = true;
         Some(Next::Finish(rollouts, geometry))
     }
 
-    /// The update of the first step that waited was made, unless there was nothing to update the model by. This is what
-    /// is told of it, and what it computed.
+    /// Takes the result of the first pending update: the engine's metrics and the compute spent. The model
+    /// is unchanged if the step had nothing to train on.
     pub fn finished(&mut self, metrics: Vec<(String, f64)>, computed: Compute, costs: Costs<'_>) {
         let Some(first) = self.state.pending.pop_front() else { unreachable_turn("an update") };
         self.out = false;
         let mut end = first.end;
         end.metrics = metrics;
-        // What a step's line tells is what was computed by its plan and its own update: the later ones that wait come after
-        // this one.
+        // A step's line counts compute up to its own update. Later pending steps have their lines after
+        // this one, so they include it.
         self.state.measured.compute += computed;
         let later = self.state.pending.iter_mut().map(|pending| &mut pending.end);
         later.chain([&mut end]).for_each(|end| end.compute += computed);
@@ -115,7 +115,7 @@ impl Loop {
         self.state.at = if first.due { At::Evaluating(end) } else { At::Ended(end) };
     }
 
-    /// Operations that updates take at most which are still to be made.
+    /// Returns the maximum cost of all pending updates, in operations.
     pub(crate) fn reserved(&self) -> f64 {
         self.state.pending.iter().map(|pending| pending.reserved).sum()
     }

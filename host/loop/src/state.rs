@@ -1,4 +1,4 @@
-//! What lives on from one call of the loop to the next: what a checkpoint keeps.
+//! The state of the loop between two calls. Checkpoints store it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
@@ -12,41 +12,41 @@ use crate::{Measured, Pending, Scores};
 /// The state of a run's loop.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct State {
-    /// What the policy remembers.
+    /// The policy's state.
     #[serde(with = "hexadecimal")]
     pub policy: Vec<u8>,
-    /// Bytes that the record has of changes of this state, as its bound counts them.
+    /// Size in the record of all changes of the policy's state, in bytes, as counted against its limit.
     pub written: u64,
     /// The prompts on offer.
     pub pool: Pool,
     /// The buffered rollouts, as the policy sees them.
     #[serde(rename = "shelf")] // as checkpoints have it since their first format
     pub buffer: RolloutBuffer,
-    /// What may be spent, and what was.
+    /// The limits, and the amounts spent.
     #[serde(rename = "books")]
     pub ledger: Ledger,
-    /// What was computed, and how long it took.
+    /// Compute and seconds spent.
     pub measured: Measured,
-    /// Steps that are decided. All but those that wait for their updates are finished.
+    /// Number of decided steps. Those in `pending` are not finished yet.
     pub steps: u32,
-    /// Steps that are decided and wait for their updates, the first one first. Empty in a run without a lag.
+    /// Decided steps that wait for their updates, oldest first. Empty in a run without a lag.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub pending: VecDeque<Pending>,
-    /// What the last finished step came to, in a run with a lag: what was sampled since is not in it.
+    /// In a run with a lag: the amounts spent and computed up to the end of the last finished step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<(Spent, Compute)>,
     /// Model updates made.
     pub version: u32,
-    /// Why the run ends with the step at hand, or has ended.
+    /// The reason why the run ends after the current step, or has ended.
     pub ending: Option<Reason>,
-    /// The last evaluation, and the steps finished by then.
+    /// The last evaluation, with the number of steps finished before it.
     pub scored: Option<(u32, Scores)>,
-    /// Whose turn it is.
+    /// The position of the run in its step.
     pub at: At,
 }
 
 impl State {
-    /// The state of a run before its first step.
+    /// Returns the state of a run before its first step.
     pub fn new(policy: Vec<u8>, pool: Pool, buffer: RolloutBuffer, ledger: Ledger) -> Self {
         Self {
             policy,
@@ -65,27 +65,27 @@ impl State {
         }
     }
 
-    /// Steps that are finished: their updates are made, and they are in the record.
+    /// Returns the number of finished steps: their updates are made, and they are in the record.
     pub fn finished(&self) -> u32 {
         self.steps - self.pending.len() as u32
     }
 
-    /// What was spent and computed by the end of the last finished step, where none is at hand.
+    /// Returns the amounts spent and computed by the end of the last finished step. Call it between steps.
     pub fn costs(&self) -> (Spent, Compute) {
         self.last.unwrap_or((self.ledger.spent(), self.measured.compute))
     }
 
-    /// Rollouts that are buffered, or on which an update is still to be made.
+    /// Returns the rollouts that are buffered or belong to a pending update.
     pub fn in_use(&self) -> HashSet<RolloutId> {
         let learned = self.pending.iter().flat_map(|pending| &pending.update.rollouts);
         learned.map(|learned| learned.id).chain(self.buffer.ids()).collect()
     }
 
-    /// The step and the round at hand: of all calls before it the plans are known.
+    /// Returns the current step and round. The plans of all calls before it are known.
     pub fn call(&self) -> (u32, u32) {
         let round = match &self.at {
             At::Asking(step) => step.round,
-            // The call of this round is made.
+            // This round's call was made.
             At::Sampling(step) => step.round + 1,
             At::Updating(..) => u32::MAX,
             At::Between | At::Evaluating(_) | At::Ended(_) | At::Closing | At::Over => 0,
@@ -94,14 +94,14 @@ impl State {
     }
 }
 
-/// Where a run is in its step.
+/// The position of a run in its step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum At {
     /// Between two steps, or before the first.
     Between,
-    /// It is the policy's turn.
+    /// The policy is asked for a plan.
     Asking(Step),
-    /// The ledger's open grant is being sampled and judged.
+    /// The ledger's open grant is being sampled and graded.
     Sampling(Step),
     /// The model is being updated.
     Updating(Step, Update),
@@ -109,60 +109,60 @@ pub enum At {
     Evaluating(Box<StepEnd>),
     /// The step is over and not yet reported.
     Ended(Box<StepEnd>),
-    /// Nothing more is done, and the model is being evaluated for the last time.
+    /// All steps are over, and the model is being evaluated for the last time.
     Closing,
     /// The run is over.
     Over,
 }
 
-/// What a step has come to so far.
+/// The progress of the current step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// The round.
     pub round: u32,
-    /// Whether the budget gave nothing of the last thing asked for.
+    /// Whether the last plan requested rollouts and was granted none.
     pub dry: bool,
-    /// What is left of the plan that is being carried out, where it is in portions.
+    /// The unfinished requests of the current plan.
     #[serde(default, skip_serializing_if = "Portions::are_none")]
     pub portions: Portions,
-    /// What was spent when the step began.
+    /// The amounts spent before the step began.
     pub before: Spent,
-    /// Of its rollouts' rewards.
+    /// Mean reward of the step's rollouts.
     pub rewards: Mean,
-    /// Of the parts of those rewards, by name.
+    /// Means of the reward components, by name.
     pub parts: BTreeMap<String, Mean>,
 }
 
 /// A batch to train on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// As the policy picked it.
+    /// The batch, as picked by the policy.
     pub batch: Batch,
-    /// Its rollouts, in order.
+    /// The batch's rollouts, in order.
     pub rollouts: Vec<Learned>,
 }
 
-/// A rollout that is trained on.
+/// A rollout to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Its number.
+    /// The rollout's number.
     pub id: RolloutId,
-    /// Its prompt.
+    /// The rollout's prompt.
     pub prompt: PromptId,
     /// Model updates made since it was sampled.
     pub age: u32,
-    /// Its advantage.
+    /// The rollout's advantage.
     pub advantage: f32,
 }
 
-/// Why a run ends normally.
+/// The reason for a normal end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
-    /// All its steps are done.
+    /// All steps are done.
     Steps,
-    /// Its budget is spent.
+    /// The budget is spent.
     Budget,
-    /// No prompt will come on offer again.
+    /// Every prompt was evicted.
     Evicted,
 }
 
@@ -176,7 +176,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A mean that is filled one by one; 0 of nothing.
+/// A running mean. 0 if it is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mean {
     sum: f64,
@@ -190,13 +190,13 @@ impl Mean {
         self.n += 1;
     }
 
-    /// The mean of those added.
+    /// Returns the mean of all numbers added.
     pub fn mean(&self) -> f64 {
         if self.n == 0 { 0.0 } else { self.sum / self.n as f64 }
     }
 }
 
-/// Bytes as text, as a record has them.
+/// Serializes bytes as hexadecimal text, as in a record.
 mod hexadecimal {
     use allot_record::{hex, unhex};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -1,8 +1,8 @@
-//! Chat templates: from messages to a prompt's text, as transformers renders them.
+//! Chat templates: render messages as a prompt's text, as transformers does.
 //!
-//! A template is Jinja with what transformers adds to it: `{% generation %}`, `strftime_now`, `raise_exception`, `tojson`
-//! as Python's `json.dumps`, and the methods of Python's strings and lists that published templates call. It comes in `chat_template.jinja`, in older folders inside `tokenizer_config.json`, or in a GGUF
-//! file's metadata.
+//! A template is Jinja with transformers' additions: `{% generation %}`, `strftime_now`, `raise_exception`,
+//! `tojson` as Python's `json.dumps`, and the methods of Python's strings and lists that templates call. It
+//! is in `chat_template.jinja`, in an older folder's `tokenizer_config.json`, or in a GGUF file's metadata.
 
 mod python;
 
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use allot_allocation::shown;
+use allot_base::{Error, Result};
 use allot_engine::model::Gguf;
-use allot_error::{Error, Result};
 pub use allot_settings::Date;
 use allot_tasks::template::{Dialect, Template, newlines, string};
 use minijinja::syntax::SyntaxConfig;
@@ -24,21 +24,21 @@ use serde_json::{Map, Value};
 pub struct ChatTemplate {
     template: Template,
     date: Arc<Written>,
-    /// `bos_token` and its like: what templates may name.
+    /// `bos_token` and other special tokens that templates may refer to.
     special: Map<String, Value>,
-    /// Where it came from, for an error.
+    /// Its source, for error messages.
     source: String,
 }
 
-/// The day of `strftime_now`, the same in all renderings.
+/// The date of `strftime_now`, the same in all renderings.
 #[derive(Default)]
 struct Written {
     date: OnceLock<Date>,
-    /// Whether a template asked for it.
+    /// Whether a template has asked for it.
     is_written: AtomicBool,
 }
 
-/// Whether the chat template of a model, by its folder or GGUF file, may ask for the date.
+/// Whether a model's chat template may ask for the date. `model` is its folder or GGUF file.
 pub fn may_ask_for_date(model: &Path) -> bool {
     let has = |text: &str| text.contains("strftime_now");
     if model.is_file() {
@@ -49,19 +49,19 @@ pub fn may_ask_for_date(model: &Path) -> bool {
 }
 
 impl ChatTemplate {
-    /// The template of a tokenizer's folder.
+    /// Reads the template of a tokenizer's folder. Fails if it has none.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer_config.json");
         let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
         let config: Map<String, Value> = serde_json::from_str(&text)
-            .map_err(|e| Error::new(format!("`{}` is no JSON object: {e}", path.display())))?;
+            .map_err(|e| Error::new(format!("`{}` is not a JSON object: {e}", path.display())))?;
         Self::find(folder, &config)?.ok_or_else(|| {
             let what = format!("`{}` has no chat template", folder.display());
-            Error::new(what).hint("give a prompt template in the config instead")
+            Error::new(what).hint("set a prompt template in the config instead")
         })
     }
 
-    /// The template of a folder whose `tokenizer_config.json` is this, if it has one.
+    /// Finds the template of a folder with this `tokenizer_config.json`, if it has one.
     pub fn find(folder: &Path, config: &Map<String, Value>) -> Result<Option<Self>> {
         let own = folder.join("chat_template.jinja");
         let (template, source) = if own.is_file() {
@@ -69,7 +69,7 @@ impl ChatTemplate {
         } else {
             let template = match config.get("chat_template") {
                 Some(Value::String(template)) => Some(template.as_str()),
-                // transformers 4 could write several, by name.
+                // transformers 4 could write several templates, by name.
                 Some(Value::Array(named)) => {
                     named.iter().find(|one| one["name"] == "default").and_then(|one| one["template"].as_str())
                 }
@@ -81,7 +81,7 @@ impl ChatTemplate {
         Self::parse(template, special_tokens(config), &source.display().to_string()).map(Some)
     }
 
-    /// A template's text; `source` is what it is called where it fails.
+    /// Parses the text of a template; `source` names it in errors.
     pub fn parse(template: String, special: Map<String, Value>, source: &str) -> Result<Self> {
         let told = |e: TemplateError| Error::new(format!("the chat template in `{source}` is broken: {e}"));
         // As in transformers' `_compile_jinja_template`.
@@ -104,22 +104,22 @@ impl ChatTemplate {
         Ok(Self { template, date, special, source: source.to_owned() })
     }
 
-    /// Sets the day that the template writes. By default it is the day of the first rendering that asks for it.
+    /// Sets the date that the template writes. By default it is the date of the first rendering that asks.
     pub fn set_date(&self, date: Date) {
         self.date.date.get_or_init(|| date);
     }
 
-    /// Returns the day that the template wrote, if it has.
+    /// Returns the date that the template has written, if any.
     pub fn date(&self) -> Option<Date> {
         let is_written = self.date.is_written.load(Ordering::Relaxed);
         self.date.date.get().copied().filter(|_| is_written)
     }
 
-    /// The text of these messages. `more` holds what else the template may ask for, such as
-    /// `add_generation_prompt` or `tools`.
+    /// Renders these messages. `more` has other variables of the template, such as `add_generation_prompt`
+    /// or `tools`.
     pub fn render(&self, messages: &[Value], more: &Map<String, Value>) -> Result<String> {
         let mut context = self.special.clone();
-        // transformers passes these, whether there are any or not.
+        // transformers always passes these, even if they are empty.
         context.insert("add_generation_prompt".to_owned(), Value::Bool(false));
         context.insert("tools".to_owned(), Value::Null);
         context.insert("documents".to_owned(), Value::Null);
@@ -133,7 +133,7 @@ impl ChatTemplate {
 
 type Rendered = std::result::Result<String, TemplateError>;
 
-/// A message as transformers passes it on: what is null is left out, and reasoning has each name that templates know.
+/// Returns a message as transformers passes it on: without nulls, with reasoning under both names in use.
 fn as_passed(message: &Value) -> Value {
     let Value::Object(fields) = message else { return message.clone() };
     let mut fields: Map<String, Value> = fields
@@ -149,7 +149,7 @@ fn as_passed(message: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// The special tokens of a tokenizer's config, by name: as text, or as an object with the text inside.
+/// Returns the special tokens of a tokenizer's config, by name. A value is text or contains it.
 fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     let text = |value: &Value| value.as_str().or(value["content"].as_str()).map(Value::from);
     let tokens = config.iter().filter(|(name, _)| name.ends_with("_token"));

@@ -1,61 +1,61 @@
-//! Models and data sets by their names on the Hugging Face hub: `org/name`, or `org/name@revision`.
+//! Models and data sets of the Hugging Face hub, by name: `org/name` or `org/name@revision`.
 //!
-//! Files go into the cache that the other Hugging Face tools share. Nothing is printed, least of all
-//! the token. `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE` mean what they
-//! mean there.
+//! Files go into the cache that other Hugging Face tools use. Nothing is printed, least of all the token.
+//! `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE` have the same meaning as
+//! there.
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result, listed};
+use allot_base::{Error, Result, listed};
 use allot_settings::hub::{is_address, is_commit, parts};
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
 use hf_hub::{Cache, Repo, RepoType};
 
-/// A hub, and the folder that its files are kept in.
+/// A hub, and the folder of its cached files.
 pub struct Hub {
     /// Its address, without a slash at the end.
     pub endpoint: String,
-    /// The cache's folder: what `HF_HUB_CACHE` names.
+    /// The cache's folder, as in `HF_HUB_CACHE`.
     pub cache: PathBuf,
-    /// Who asks, where the hub wants to know.
+    /// The access token, if there is one.
     pub token: Option<String>,
-    /// Whether only the cache is looked into.
+    /// Whether only the cache is used.
     pub offline: bool,
 }
 
 /// A repository at one commit.
 struct Snapshot {
     repo: Repo,
-    /// Where the cache keeps its files.
+    /// Folder of its files in the cache.
     folder: PathBuf,
-    /// Its files.
+    /// Names of its files.
     names: Vec<String>,
 }
 
-/// A model's folder, fetched as the environment says: see [`Hub::model`].
+/// Fetches a model with the environment's settings and returns its folder: see [`Hub::model`].
 pub fn model(id: &str) -> Result<PathBuf> {
     Hub::from_env()?.model(id)
 }
 
-/// A data set's files, fetched as the environment says: see [`Hub::dataset`].
+/// Fetches a data set with the environment's settings and returns its files: see [`Hub::dataset`].
 pub fn dataset(id: &str, pattern: &str) -> Result<Vec<PathBuf>> {
     Hub::from_env()?.dataset(id, pattern)
 }
 
-/// The files at such an address, fetched: `hub:`, the data set's id, and which of its files, with `*` for
-/// anything.
+/// Fetches the files at a `hub:` address and returns their paths. The address names a data set and a
+/// pattern of its files, in which `*` stands for anything.
 pub fn at(address: &Path) -> Result<Vec<PathBuf>> {
     let (id, pattern) = parts(&address.to_string_lossy())?;
     dataset(&id, &pattern)
 }
 
-/// A model's name as a config has it, `hub:org/name`, with the commit that its revision stands for now.
+/// Returns a model's name in a config, `hub:org/name`, with its revision resolved to the current commit.
 pub fn pinned_model(source: &str) -> Result<String> {
     let Some(id) = source.strip_prefix("hub:") else { return Ok(source.to_owned()) };
     Ok(format!("hub:{}", Hub::from_env()?.pinned(id, RepoType::Model)?))
 }
 
-/// The same of the address of a data set's files.
+/// Returns the address of a data set's files, with its revision resolved to the current commit.
 pub fn pinned_files(address: &Path) -> Result<PathBuf> {
     let (true, Ok((id, pattern))) = (is_address(address), parts(&address.to_string_lossy())) else {
         return Ok(address.to_owned());
@@ -65,7 +65,7 @@ pub fn pinned_files(address: &Path) -> Result<PathBuf> {
 }
 
 impl Hub {
-    /// The hub that the environment names.
+    /// Returns the hub that the environment names.
     pub fn from_env() -> Result<Self> {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let home = var("HF_HOME").map(PathBuf::from).or_else(|| {
@@ -75,9 +75,9 @@ impl Hub {
         let Some(cache) = var("HF_HUB_CACHE").map(PathBuf::from).or(home.as_ref().map(|h| h.join("hub")))
         else {
             let what = "there is no home folder to keep the hub's files in";
-            return Err(Error::new(what).hint("name a folder for them in `HF_HOME`"));
+            return Err(Error::new(what).hint("set `HF_HOME` to a folder"));
         };
-        // As `huggingface-cli login` left it.
+        // Saved by `huggingface-cli login`.
         let saved = home.and_then(|home| std::fs::read_to_string(home.join("token")).ok());
         let token = var("HF_TOKEN").or(saved).map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
         Ok(Self {
@@ -92,28 +92,28 @@ impl Hub {
         })
     }
 
-    /// Fetches what a model is run with: configs, tokenizer, chat template and safetensors. Gives their
-    /// folder. What the cache has of the revision's newest commit is not fetched again.
+    /// Fetches the files that a model needs: configs, tokenizer, chat template and safetensors. Returns
+    /// their folder. Cached files of the revision's newest commit are not fetched again.
     pub fn model(&self, id: &str) -> Result<PathBuf> {
         let snapshot = self.snapshot(id, RepoType::Model)?;
         if !snapshot.names.iter().any(|name| name == "config.json") {
             let gguf = snapshot.names.iter().any(|name| ends(name, "gguf"));
             let hint = if gguf {
-                "it has GGUF files: fetch one, and name that file"
+                "download one of its GGUF files, and set its path"
             } else {
-                "a model has `config.json` and safetensors"
+                "use a model with `config.json` and safetensors files"
             };
             return Err(Error::new(format!("`{id}` has no `config.json`")).hint(hint));
         }
-        // Small files first: what can't be had is told before the weights are fetched.
+        // Small files come first: an access error appears before the weights are fetched.
         let mut names: Vec<&String> = snapshot.names.iter().filter(|name| of_model(name)).collect();
         names.sort_by_key(|name| (ends(name, "safetensors"), name.as_str()));
         self.fetched(id, &snapshot, &names)?;
         Ok(snapshot.folder)
     }
 
-    /// Fetches a data set's files whose names match the pattern, in which `*` stands for anything, such as
-    /// `main/train-*.parquet`. Gives their paths by name.
+    /// Fetches a data set's files that match the pattern, such as `main/train-*.parquet`, in which `*`
+    /// stands for anything. Returns their paths, sorted by name.
     pub fn dataset(&self, id: &str, pattern: &str) -> Result<Vec<PathBuf>> {
         let snapshot = self.snapshot(id, RepoType::Dataset)?;
         let mut names: Vec<&String> = snapshot.names.iter().filter(|name| matches(pattern, name)).collect();
@@ -128,18 +128,18 @@ impl Hub {
         self.fetched(id, &snapshot, &names)
     }
 
-    /// A name with the commit that its revision stands for now.
+    /// Returns a name with its revision resolved to the current commit.
     pub fn pinned(&self, id: &str, kind: RepoType) -> Result<String> {
         if id.split_once('@').is_some_and(|(_, revision)| is_commit(revision)) {
             return Ok(id.to_owned());
         }
-        // The cache keeps a commit's files in a folder of its name.
+        // The cache names the folder of a commit's files after the commit.
         let folder = self.snapshot(id, kind)?.folder;
         let commit = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(format!("{}@{commit}", id.split('@').next().unwrap_or(id)))
     }
 
-    /// What a name stands for now: as the hub says or, offline, as the cache has it.
+    /// Resolves a name to a commit and its files: by the hub or, offline, by the cache.
     fn snapshot(&self, id: &str, kind: RepoType) -> Result<Snapshot> {
         let repo = parsed(id, kind)?;
         let cached = Cache::new(self.cache.clone()).repo(repo.clone());
@@ -151,24 +151,24 @@ impl Hub {
             let names = files_under(&folder, &folder);
             if names.is_empty() {
                 let what = format!("`{id}` is not in the cache `{}`", self.cache.display());
-                return Err(Error::new(what).hint("`HF_HUB_OFFLINE` is set: without it the hub is asked"));
+                return Err(Error::new(what).hint("`HF_HUB_OFFLINE` is set: unset it to use the hub"));
             }
             return Ok(Snapshot { repo, folder, names });
         }
         let info = self.api(id)?.repo(repo.clone()).info().map_err(|e| self.told(id, None, &e))?;
-        // Both become paths.
+        // Check both, because both become paths.
         let names: Vec<String> = info.siblings.into_iter().map(|sibling| sibling.rfilename).collect();
         if let Some(bad) = names.iter().chain([&info.sha]).find(|name| !inside(name)) {
             return Err(Error::new(format!("{} names a file `{bad}` in `{id}`", self.endpoint)));
         }
         cached.create_ref(&info.sha).map_err(|e| Error::file("write into", &self.cache, &e))?;
         let folder = cached.pointer_path(&info.sha);
-        // All files come from one commit, even if the branch moves on meanwhile.
+        // All files come from one commit, even if the branch moves in the meantime.
         let name = id.split('@').next().unwrap_or(id);
         Ok(Snapshot { repo: Repo::with_revision(name.to_owned(), kind, info.sha), folder, names })
     }
 
-    /// The paths of files, fetched where the cache has none.
+    /// Returns the paths of files, and fetches those that are not in the cache.
     fn fetched(&self, id: &str, snapshot: &Snapshot, names: &[&String]) -> Result<Vec<PathBuf>> {
         let api = self.api(id)?.repo(snapshot.repo.clone());
         let mut paths = Vec::new();
@@ -177,7 +177,7 @@ impl Hub {
             if !path.exists() {
                 let fetched = api.download(name).map_err(|e| self.told(id, Some(name), &e))?;
                 if fetched != path {
-                    let what = format!("{} gave `{name}` of another commit of `{id}`", self.endpoint);
+                    let what = format!("{} returned `{name}` from another commit of `{id}`", self.endpoint);
                     return Err(Error::new(what).hint("try again"));
                 }
             }
@@ -196,7 +196,7 @@ impl Hub {
         builder.build().map_err(|e| self.told(id, None, &e))
     }
 
-    /// A library's error, in words.
+    /// Returns a readable error for an error of the hub library.
     fn told(&self, id: &str, file: Option<&str>, error: &ApiError) -> Error {
         let thing = file.map_or(format!("`{id}`"), |file| format!("`{file}` of `{id}`"));
         let place = &self.endpoint;
@@ -209,14 +209,14 @@ impl Hub {
             }
             ApiError::LockAcquisition(lock) => {
                 let what = format!("another program holds `{}`", lock.display());
-                return Error::new(what).hint(format!("it is fetching {thing}, too: wait for it"));
+                return Error::new(what).hint(format!("wait until it has fetched {thing}"));
             }
             ApiError::InvalidResume => {
-                let what = format!("an earlier download of {thing} left more than the file has");
+                let what = format!("an earlier download of {thing} left more bytes than the file has");
                 let cache = self.cache.display();
                 return Error::new(what).hint(format!("remove the `.part` files in `{cache}`"));
             }
-            other => return Error::new(format!("{place} gave {thing} in no way that is known: {other}")),
+            other => return Error::new(format!("{place} sent an unexpected response for {thing}: {other}")),
         };
         match request.as_ref() {
             ureq::Error::StatusCode(code @ (401 | 403)) => {
@@ -227,15 +227,15 @@ impl Hub {
             }
             ureq::Error::StatusCode(404) => {
                 let what = format!("{place} has no {thing}");
-                Error::new(what).hint(format!("check name and revision at {page}"))
+                Error::new(what).hint(format!("check the name and the revision at {page}"))
             }
             ureq::Error::StatusCode(code @ (429 | 500..)) => {
                 Error::new(format!("{place} can't serve {thing} now ({code})")).hint("try again later")
             }
             ureq::Error::StatusCode(code) => Error::new(format!("{place} refuses {thing} ({code})")),
             ureq::Error::Json(_) | ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
-                let what = format!("{place} does not answer as a hub about {thing}: {request}");
-                Error::new(what).hint("the address comes from `HF_ENDPOINT`")
+                let what = format!("{place} sent an unexpected response for {thing}: {request}");
+                Error::new(what).hint("check the address in `HF_ENDPOINT`")
             }
             other => Error::new(format!("could not reach {place} for {thing}: {other}"))
                 .hint("give a folder instead of a name, or set `HF_HUB_OFFLINE=1` to use what the cache has"),
@@ -247,7 +247,7 @@ impl Hub {
     }
 }
 
-/// The parts of a name.
+/// Parses a name. The default revision is `main`.
 fn parsed(id: &str, kind: RepoType) -> Result<Repo> {
     let (name, revision) = id.split_once('@').unwrap_or((id, "main"));
     let plain = |part: &str| {
@@ -256,17 +256,17 @@ fn parsed(id: &str, kind: RepoType) -> Result<Repo> {
             && !part.contains("..")
             && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
     };
-    // The revision becomes a path in the cache: branches such as `refs/pr/1` have slashes.
+    // The revision becomes a path in the cache. Branches such as `refs/pr/1` have slashes.
     if !matches!(name.split_once('/'), Some((org, name)) if plain(org) && plain(name))
         || !revision.split('/').all(plain)
     {
-        let what = format!("`{id}` is no name on the hub");
-        return Err(Error::new(what).hint("such a name is `org/name` or `org/name@revision`"));
+        let what = format!("`{id}` is not a valid name on the hub");
+        return Err(Error::new(what).hint("write it as `org/name` or `org/name@revision`"));
     }
     Ok(Repo::with_revision(name.to_owned(), kind, revision.to_owned()))
 }
 
-/// Whether a file is one that a model is run with. Those in folders are other formats' or checkpoints.
+/// Whether a model needs this file. Files in subfolders are other formats or checkpoints.
 fn of_model(name: &str) -> bool {
     let known =
         ["config.json", "generation_config.json", "chat_template.jinja", "model.safetensors.index.json"];
@@ -289,13 +289,13 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether a name stays inside of the folder that it is joined to.
+/// Whether a name stays inside the folder that it is joined to.
 fn inside(name: &str) -> bool {
     let parts = || Path::new(name).components();
     parts().next().is_some() && parts().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
-/// The files under a folder, as paths from `root` with slashes, by name.
+/// Returns the files under a folder as paths from `root` with slashes, sorted.
 fn files_under(root: &Path, folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {

@@ -1,28 +1,27 @@
-//! The models that ship with the program, as files.
+//! Files of the models that ship with the program.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use allot_error::{Error, Result};
-use allot_files::cache;
+use allot_base::{Error, Result, cache};
 use include_dir::{Dir, include_dir};
 
 static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/shipped");
 
-/// Names of the models that ship.
+/// Returns the names of the models that ship with the program.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = SHIPPED.dirs().filter_map(|d| d.path().to_str()).collect();
     names.sort_unstable();
     names
 }
 
-/// The folder of a shipped model's files, if one is called so.
+/// Returns the folder of a shipped model's files, if one has this name.
 pub fn folder(name: &str) -> Option<Result<PathBuf>> {
     SHIPPED.get_dir(name).map(unpacked)
 }
 
-/// A shipped model as files: in the user's cache, or else in a folder for temporary files that is this user's
-/// alone. What lies there is held against what ships, and is written anew where it differs.
+/// Unpacks a shipped model into the user's cache, or else into a temporary folder that only this user can
+/// access. An existing copy is compared with the shipped files, and replaced if it differs.
 fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     use sha2::{Digest as _, Sha256};
     let mut hash = Sha256::new();
@@ -36,8 +35,8 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     if holds(&folder, dir) {
         return Ok(folder);
     }
-    // Written aside and renamed, so that no half of it is ever found: by each thread of each process under a name of
-    // its own.
+    // Written to another folder and renamed, so that a reader never finds an incomplete model. That
+    // folder's name is different in each process and for each call.
     let n = ASIDE.fetch_add(1, Ordering::Relaxed);
     let aside = base.join(format!(".{name}-{}-{n}", std::process::id()));
     std::fs::create_dir_all(&aside).map_err(|e| Error::file("make", &aside, &e))?;
@@ -50,7 +49,7 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     }
     match std::fs::rename(&aside, &folder) {
         Ok(()) => Ok(folder),
-        // Another process was first.
+        // Another process or thread was faster.
         Err(_) if holds(&folder, dir) => {
             let _ = std::fs::remove_dir_all(&aside);
             Ok(folder)
@@ -59,11 +58,11 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     }
 }
 
-/// How many folders were written aside by this process.
+/// Number of temporary folders that this process has named.
 static ASIDE: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a folder has the files of a shipped model, byte for byte, and no others: one more could change how the
-/// model is read.
+/// Whether a folder has exactly the files of a shipped model, byte for byte. An extra file could change how
+/// the model is read.
 fn holds(folder: &Path, dir: &Dir<'_>) -> bool {
     let there = std::fs::read_dir(folder).map_or(0, Iterator::count);
     let same = |file: &include_dir::File<'_>| {
@@ -73,8 +72,8 @@ fn holds(folder: &Path, dir: &Dir<'_>) -> bool {
     there == dir.files().count() && dir.files().all(same)
 }
 
-/// A folder among the temporary ones that this user owns and nobody else may look into: anybody may have made one of
-/// its name.
+/// Returns a temporary folder that this user owns and that other users cannot access. It is checked,
+/// because any user could have created a folder of this name.
 #[cfg(unix)]
 fn private() -> Result<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -88,16 +87,14 @@ fn private() -> Result<PathBuf> {
     }
     let about = std::fs::symlink_metadata(&folder).map_err(|e| Error::file("read", &folder, &e))?;
     if !about.is_dir() || about.uid() != me || about.mode() & 0o077 != 0 {
-        let what = format!(
-            "`{}` is no folder of this user's alone: others may have put files there",
-            folder.display()
-        );
-        return Err(Error::new(what).hint("remove it, or name a folder for what is kept in `ALLOT_CACHE`"));
+        let what =
+            format!("`{}` is not private to this user: others may have put files there", folder.display());
+        return Err(Error::new(what).hint("remove it, or set `ALLOT_CACHE` to another folder"));
     }
     Ok(folder)
 }
 
-/// The same where such folders are a user's own by themselves.
+/// The same on systems where each user has a folder for temporary files.
 #[cfg(not(unix))]
 fn private() -> Result<PathBuf> {
     Ok(std::env::temp_dir().join("allot-models"))

@@ -1,5 +1,5 @@
-//! Text to tokens and back: a model's tokenizer, the tokens that end an answer, and its chat template,
-//! from a folder in Hugging Face layout or from a GGUF file. It knows nothing of weights.
+//! A model's tokenizer, the tokens that end an answer, and its chat template, from a folder in Hugging Face
+//! layout or from a GGUF file. Nothing here needs the weights.
 
 mod gguf;
 mod stops;
@@ -8,30 +8,29 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_allocation::shown;
+use allot_base::{Error, Result, panics};
 use allot_engine::model::{Gguf, SpecialIds, file};
-use allot_error::panics;
-use allot_error::{Error, Result};
 use allot_tasks::Ask;
 use serde_json::{Map, Value, json};
 use tokenizers::{Model as _, Tokenizer};
 
 use crate::chat::{ChatTemplate, Date};
 
-/// What turns a model's text into tokens and back.
+/// Converts a model's text to tokens and back.
 pub struct Tokens {
     tokenizer: Tokenizer,
-    /// A template that is broken is no error until messages are asked.
+    /// A broken template is an error only once messages are encoded.
     chat: Result<Option<ChatTemplate>>,
     special: SpecialIds,
-    /// What a folder says of all this, by file name: what [`Tokens::write`] writes.
+    /// The tokenizer's files by name, for [`Tokens::write`].
     files: BTreeMap<&'static str, String>,
-    /// Where it came from, for an error.
+    /// Its source, for error messages.
     source: String,
-    /// One more than the largest token that it knows.
+    /// The largest token id, plus one.
     vocabulary: usize,
 }
 
-/// The largest `tokenizer.json`, in bytes: that of Gemma 3 has 33 MB. Other files are small.
+/// Largest `tokenizer.json`, in bytes. That of Gemma 3 has 33 MB; other files are small.
 const LARGEST: u64 = 1 << 30;
 
 impl Tokens {
@@ -44,7 +43,7 @@ impl Tokens {
         if path.is_dir() && !tokenizer_path.is_file() {
             let what = format!("`{}` has no `tokenizer.json`", path.display());
             return Err(Error::new(what)
-                .hint("transformers writes one: `AutoTokenizer.from_pretrained(…).save_pretrained(…)`"));
+                .hint("write one with transformers: `AutoTokenizer.from_pretrained(…).save_pretrained(…)`"));
         }
         let mut files = BTreeMap::new();
         files.insert("tokenizer.json", text(&tokenizer_path)?);
@@ -56,7 +55,7 @@ impl Tokens {
         let object = |name: &str, text: Option<&String>| -> Result<Map<String, Value>> {
             let Some(text) = text else { return Ok(Map::new()) };
             serde_json::from_str(text)
-                .map_err(|e| Error::new(format!("`{}` is no JSON object: {e}", path.join(name).display())))
+                .map_err(|e| Error::new(format!("`{}` is not a JSON object: {e}", path.join(name).display())))
         };
         let config = object("tokenizer_config.json", files.get("tokenizer_config.json"))?;
         let generation = object("generation_config.json", files.get("generation_config.json"))?;
@@ -71,7 +70,7 @@ impl Tokens {
         let of = |file: &Map<String, Value>, name: &str, key: &str| {
             ids(file.get(key)).ok_or_else(|| {
                 let what = format!(
-                    "`{}`: `{key}` is {}; it is a token's number, or a list of them",
+                    "`{}`: `{key}` is {}; expected a token ID, or a list of them",
                     path.join(name).display(),
                     shown::name(&file[key].to_string())
                 );
@@ -82,8 +81,8 @@ impl Tokens {
             |key: &str| of(&generation, "generation_config.json", key),
             |key: &str| of(&model, "config.json", key),
         );
-        // Each of these ends an answer somewhere: transformers stops at those of the generation config,
-        // the tokenizer's own ends a turn, and the model's is what a folder has that has no more.
+        // Each of these ends an answer in some model: transformers stops at those of the generation config,
+        // the tokenizer's own token ends a turn, and some folders have only the model config's.
         let mut eos = of_generation("eos_token_id")?;
         eos.extend(of_model("eos_token_id")?);
         eos.extend(named("eos_token"));
@@ -99,20 +98,20 @@ impl Tokens {
         Self { tokenizer, chat, special, files, source: path.display().to_string(), vocabulary: 0 }.counted()
     }
 
-    /// The same, its tokens counted.
+    /// Sets the size of the vocabulary.
     fn counted(mut self) -> Result<Self> {
         let counted = panics::caught(|| vocabulary(&self.tokenizer, &self.special));
         self.vocabulary = counted.map_err(|said| self.fails(&said))?;
         Ok(self)
     }
 
-    /// Reads a GGUF file's metadata.
+    /// Reads the metadata of a GGUF file.
     pub fn of_gguf(path: &Path) -> Result<Self> {
         let gguf = Gguf::open(path)?;
         let source = path.display().to_string();
         let size = gguf.texts("tokenizer.ggml.tokens").map_or(0, |tokens| tokens.len() as u64);
-        // Some files say "none" by a number past the vocabulary.
-        // And some of SentencePiece's say nothing, where llama.cpp takes Llama's.
+        // Some files express "none" by an id past the vocabulary. Some SentencePiece files have no ids;
+        // llama.cpp then uses Llama's.
         let is_pieces = gguf.text("tokenizer.ggml.model") == Some("llama");
         let usual = |name: &str| {
             let all = [("unknown", 0), ("bos", 1), ("eos", 2)];
@@ -161,27 +160,27 @@ impl Tokens {
         Self { tokenizer, chat, special, files, source, vocabulary: 0 }.counted()
     }
 
-    /// Sets the day that the chat template writes, if it writes one.
+    /// Sets the date that the chat template writes, if it writes one.
     pub fn set_date(&self, date: Date) {
         if let Ok(Some(chat)) = &self.chat {
             chat.set_date(date);
         }
     }
 
-    /// Returns the day that is written in a prompt that was encoded.
+    /// Returns the date that was written into an encoded prompt, if any.
     pub fn date(&self) -> Option<Date> {
         self.chat.as_ref().ok()?.as_ref()?.date()
     }
 
-    /// The tokens of a text as it stands: nothing is put before or after it. What reads like a special
-    /// token is one.
+    /// Returns the tokens of a text, with nothing added before or after it. Text that reads like a special
+    /// token becomes that token.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.encoded(text, Additions::None)
     }
 
-    /// The tokens of what a model is asked. Plain text gets what the tokenizer puts around every text,
-    /// which for some models is a first token that they never went without. Messages go through the chat
-    /// template, which has such tokens itself, up to where the answer begins.
+    /// Returns the tokens of a prompt. Plain text gets the tokens that the tokenizer adds to every text:
+    /// some models were always trained with a first token. Messages go through the chat template, up to
+    /// where the answer begins. The template itself has such tokens.
     pub fn encode_ask(&self, ask: &Ask) -> Result<Vec<u32>> {
         let messages = match ask {
             Ask::Text(text) => return self.encoded(text, Additions::OfTokenizer),
@@ -189,8 +188,8 @@ impl Tokens {
         };
         let Some(chat) = self.chat.as_ref().map_err(Error::clone)? else {
             let what =
-                format!("the model in `{}` has no chat template, and it is asked messages", self.source);
-            return Err(Error::new(what).hint("ask it plain text, or take a model that was made for chats"));
+                format!("the model in `{}` has no chat template, but the prompts are messages", self.source);
+            return Err(Error::new(what).hint("use plain-text prompts, or a chat model"));
         };
         let messages: Vec<Value> =
             messages.iter().map(|m| json!({"role": m.role, "content": m.content})).collect();
@@ -198,8 +197,7 @@ impl Tokens {
         self.encode(&chat.render(&messages, &more)?)
     }
 
-    /// The text of tokens, without the special ones. A character whose tokens are not all there becomes
-    /// `U+FFFD`.
+    /// Returns the text of tokens, without special tokens. An incomplete character becomes `U+FFFD`.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.tried(|| self.tokenizer.decode(ids, true))
     }
@@ -209,7 +207,7 @@ impl Tokens {
         self.encode(&c.to_string()).is_ok_and(|ids| !ids.is_empty())
     }
 
-    /// All characters that it knows, where they are few and each is a token of its own.
+    /// Returns all characters that it knows, if they are few and each has its own token.
     pub fn characters(&self) -> Option<String> {
         const FEW: usize = 128;
         if self.vocabulary > FEW {
@@ -224,37 +222,38 @@ impl Tokens {
         one_each.then(|| format!("`{}`", shown::word(&all, 4 * FEW)))
     }
 
-    /// The tokens that end an answer, the main one first. There may be none: then only the limit does.
+    /// The tokens that end an answer, the main one first. If there are none, only the length limit ends it.
     pub fn stops(&self) -> &[u32] {
         &self.special.eos
     }
 
-    /// The tokens that a model's config names.
+    /// The special tokens named by the model's config.
     pub fn special(&self) -> &SpecialIds {
         &self.special
     }
 
-    /// One more than the largest token that it knows.
+    /// The largest token id, plus one.
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// Whether a model has all of these tokens. It may have more: vocabularies are padded to round numbers.
+    /// Checks that a model has all of these tokens. It may have more: vocabularies are padded to round
+    /// numbers.
     pub fn fits(&self, vocabulary: usize) -> Result<()> {
         let own = self.vocabulary();
         if own <= vocabulary {
             return Ok(());
         }
         let what = format!(
-            "the tokenizer in `{}` goes up to token {}, and the model has {vocabulary}",
+            "the tokenizer in `{}` goes up to token {}, but the model has {vocabulary}",
             self.source,
             own - 1
         );
-        Err(Error::new(what).hint("tokenizer and weights are of different models"))
+        Err(Error::new(what).hint("use the tokenizer and the weights of one model"))
     }
 
-    /// Writes the tokenizer's files into a folder, beside a model's weights: what was read, or what was
-    /// made of a GGUF file.
+    /// Writes the tokenizer's files into a folder, beside a model's weights: the files that were read, or
+    /// those made from a GGUF file.
     pub fn write(&self, folder: &Path) -> Result<()> {
         for (name, text) in &self.files {
             let path = folder.join(name);
@@ -266,14 +265,14 @@ impl Tokens {
     fn encoded(&self, text: &str, additions: Additions) -> Result<Vec<u32>> {
         let with = additions == Additions::OfTokenizer;
         let ids = self.tried(|| self.tokenizer.encode_fast(text, with).map(|e| e.get_ids().to_vec()))?;
-        // A post-processor has token ids of its own, which the library does not check against the vocabulary.
+        // A post-processor has its own token ids, which the library does not check against the vocabulary.
         match ids.iter().find(|id| **id as usize >= self.vocabulary) {
             None => Ok(ids),
-            Some(id) => Err(self.fails(&format!("it makes token {id}, which is past its vocabulary"))),
+            Some(id) => Err(self.fails(&format!("it produces token {id}, which is outside its vocabulary"))),
         }
     }
 
-    /// What the tokenizer comes to. It is code of others on a file of others: it may panic.
+    /// Runs the tokenizer, and catches panics: it is third-party code with a third-party file.
     fn tried<T>(&self, work: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
         let done = panics::caught(work).map_err(|said| self.fails(&said))?;
         done.map_err(|e| self.fails(&shown::line(&e.to_string(), shown::LINE)))
@@ -281,22 +280,22 @@ impl Tokens {
 
     fn fails(&self, why: &str) -> Error {
         let error = Error::new(format!("the tokenizer in `{}` fails: {why}", self.source));
-        error.hint("its `tokenizer.json` is damaged, or is none that the `tokenizers` library can use")
+        error.hint("replace its `tokenizer.json` by one that the `tokenizers` library can load")
     }
 }
 
-/// One more than the largest token of a tokenizer, its special ones included.
+/// Returns the largest token id of a tokenizer plus one, special tokens included.
 fn vocabulary(tokenizer: &Tokenizer, special: &SpecialIds) -> usize {
     let model = tokenizer.get_model();
     let size = model.get_vocab_size();
-    // As many tokens as numbers from 0 on: hardly any model has gaps. Only there its vocabulary is copied.
+    // Almost no model has gaps between its ids. Only for one with gaps is the vocabulary copied.
     let has_no_gap = (0..size as u32).all(|id| model.id_to_token(id).is_some());
     let known = if has_no_gap { size } else { past(model.get_vocab().into_values()) };
     let added = tokenizer.get_added_tokens_decoder().into_keys();
     known.max(past(added.chain(special.eos.iter().copied())))
 }
 
-/// What a tokenizer adds to a text.
+/// Tokens that a tokenizer adds to a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Additions {
     None,
@@ -311,7 +310,7 @@ fn parsed(json: &str, source: &str) -> Result<Tokenizer> {
     let broken = |why: &str| Error::new(format!("the tokenizer in `{source}` is broken: {why}"));
     let read = || -> tokenizers::Result<Tokenizer> {
         let mut tokenizer = Tokenizer::from_bytes(json)?;
-        // Left over from training the tokenizer: a prompt is neither truncated nor padded.
+        // These settings remain from training the tokenizer. A prompt is neither truncated nor padded.
         tokenizer.with_truncation(None)?;
         tokenizer.with_padding(None);
         Ok(tokenizer)
@@ -320,13 +319,13 @@ fn parsed(json: &str, source: &str) -> Result<Tokenizer> {
     read.map_err(|e| broken(&shown::line(&e.to_string(), shown::LINE)))
 }
 
-/// One more than the largest of some tokens.
+/// Returns the largest of some token ids plus one; 0 if there are none.
 fn past(ids: impl Iterator<Item = u32>) -> usize {
     ids.max().map_or(0, |largest| largest as usize + 1)
 }
 
-/// A config's token or tokens; none where the value is of no kind that this has. Some say "none" by -1, as the first
-/// conversions of Llama did.
+/// Parses a config's token id or list of ids; `None` if the value is of another type. An id of -1 means
+/// none, as in the first conversions of Llama.
 fn ids(value: Option<&Value>) -> Option<Vec<u32>> {
     let one = |value: &Value| match value.as_i64() {
         Some(-1) => Some(None),

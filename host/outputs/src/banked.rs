@@ -1,11 +1,11 @@
-//! `bank.parquet`: rollouts by prompt that were sampled before, for simulated runs. Its columns are called as those of a
-//! run's own table are, and mean the same.
+//! `bank.parquet`: rollouts by prompt that were sampled before, for simulated runs. Columns have the same
+//! names and meanings as in a run's own table.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use super::columns::{Column, Columns, Sheet, told};
 
@@ -14,19 +14,19 @@ use super::columns::{Column, Columns, Sheet, told};
 pub struct BankedRow<'a> {
     /// The prompt's position.
     pub prompt: u32,
-    /// What the prompt is called where it comes from.
+    /// Name of the prompt in its source.
     pub problem: &'a str,
-    /// The prompt's length in tokens, where that is known.
+    /// The prompt's length in tokens, if known.
     pub prompt_tokens: Option<u32>,
     /// The model's version.
     pub version: u32,
-    /// Its length in tokens, where that is known.
+    /// Its length in tokens, if known.
     pub tokens: Option<u32>,
     /// Whether it met the length limit.
     pub truncated: bool,
     /// The reward.
     pub reward: f32,
-    /// Whether it was right.
+    /// Whether the answer was right.
     pub correct: bool,
 }
 
@@ -43,10 +43,10 @@ fn columns<'a>() -> Columns<BankedRow<'a>> {
     ]
 }
 
-/// Rollouts of a row group.
+/// Rollouts per row group.
 const GROUP: usize = 1 << 18;
 
-/// Writes a bank, over whatever was there. The file is there as a whole or not at all.
+/// Writes a bank, replacing any existing file. The file appears complete or not at all.
 pub fn write(path: &Path, rows: &[BankedRow<'_>]) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let aside = path.with_file_name(format!(".{name}.part"));

@@ -1,7 +1,7 @@
-//! Rows as the columns of a parquet file: what kinds of columns there are, and how they are written.
+//! Writing rows as the columns of a parquet file.
 //!
-//! Counts are signed 64-bit integers: readers subtract them (a step and a version, say), and unsigned ones
-//! would wrap around in numpy and fail in duckdb.
+//! Counts are signed 64-bit integers, because readers subtract them (a version from a step, say). Unsigned
+//! integers would wrap around in numpy and fail in duckdb.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-/// What a column has for a line of kind `L`. What gives no option is in every line.
+/// A column's values for lines of type `L`. A kind without an `Option` has a value in every line.
 pub(super) enum Column<L> {
     Text(fn(&L) -> ByteArray),
     MaybeText(fn(&L) -> Option<ByteArray>),
@@ -28,15 +28,15 @@ pub(super) enum Column<L> {
 /// Columns by name, in their order.
 pub(super) type Columns<L> = Vec<(&'static str, Column<L>)>;
 
-/// A parquet file that is written a row group at a time. The same lines give the same bytes.
+/// A parquet file that is written one row group at a time. Equal lines give equal bytes.
 pub(super) struct Sheet<L, W: Write + Send> {
     columns: Columns<L>,
     file: SerializedFileWriter<W>,
 }
 
 impl<L, W: Write + Send> Sheet<L, W> {
-    /// A file with these columns. Those in `plain` rise, or hardly ever have a value twice: a dictionary
-    /// would only cost.
+    /// Creates a file with these columns. `rising` names an increasing column, which is delta-encoded. The
+    /// values of columns in `plain` rarely repeat, so a dictionary would not pay off.
     pub(super) fn new(to: W, columns: Columns<L>, rising: &str, plain: &[&str]) -> Parquet<Self> {
         let fields = columns.iter().map(|(name, column)| {
             let (physical, logical, repetition) = column.kind();
@@ -61,7 +61,7 @@ impl<L, W: Write + Send> Sheet<L, W> {
         Ok(())
     }
 
-    /// Writes the file's end. Gives back what it was written to.
+    /// Writes the end of the file and returns the writer.
     pub(super) fn finish(self) -> Parquet<W> {
         self.file.into_inner()
     }
@@ -69,10 +69,10 @@ impl<L, W: Write + Send> Sheet<L, W> {
 
 fn properties(rising: &str, plain: &[&str]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
-        // In the words of the format: readers parse it, to know whose mistakes to expect.
+        // In the form that the format specifies: readers parse it to work around bugs of a known writer.
         .set_created_by(concat!("allot version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        // A row group is as long as what is written at once.
+        // A row group holds all rows of one `write` call.
         .set_max_row_group_row_count(None)
         .set_column_dictionary_enabled(ColumnPath::from(rising), false)
         .set_column_encoding(ColumnPath::from(rising), Encoding::DELTA_BINARY_PACKED);
@@ -82,7 +82,7 @@ fn properties(rising: &str, plain: &[&str]) -> WriterProperties {
     properties.build()
 }
 
-/// What the disk said, where it is a disk's error that parquet passes on.
+/// Returns the I/O error that parquet passes on, or wraps parquet's own error.
 pub(super) fn told(error: ParquetError) -> std::io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
@@ -127,7 +127,7 @@ fn always<T: DataType>(to: &mut SerializedColumnWriter<'_>, values: Vec<T::T>) -
     Ok(())
 }
 
-/// The values that are there, and for each line whether it has one.
+/// Writes the values that exist, and a definition level for each line: 1 with a value, 0 without.
 fn maybe<T: DataType>(
     to: &mut SerializedColumnWriter<'_>,
     values: impl Iterator<Item = Option<T::T>>,

@@ -1,12 +1,12 @@
-//! One parquet table of all rollouts of a comparison, from the runs' records alone: what a run's own table
-//! has beside it (texts, log-probabilities) no record has.
+//! One parquet table of all rollouts of a comparison, made from the runs' records alone. Records do not
+//! have the texts and log-probabilities of a run's own table.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::Head;
 use allot_report::history::Rollout;
 
@@ -18,7 +18,7 @@ struct Line {
     rollout: Rollout,
 }
 
-/// How a run is told in the table.
+/// Columns that identify a run.
 #[derive(Debug, Default)]
 struct Named {
     name: String,
@@ -27,16 +27,16 @@ struct Named {
     seed: i64,
 }
 
-/// Rollouts of a row group.
+/// Rollouts per row group.
 const GROUP: usize = 1 << 18;
 
-/// The table, as it is written.
+/// The table while it is written.
 pub struct Compared {
     sheet: Sheet<Line, BufWriter<File>>,
     path: PathBuf,
     run: Rc<Named>,
     lines: Vec<Line>,
-    /// The first failure, kept until the end: the caller that passes rollouts does not handle failures of disks.
+    /// The first error, which `finish` returns: the callers of `add` do not handle I/O errors.
     failed: Option<Error>,
 }
 
@@ -64,7 +64,7 @@ fn columns() -> Columns<Line> {
 }
 
 impl Compared {
-    /// A table in this file, over whatever was there.
+    /// Creates a table in this file, replacing any existing file.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).map_err(|e| Error::file("write", path, &e))?;
         let sheet = Sheet::new(BufWriter::with_capacity(1 << 20, file), columns(), "rollout", &[]);
@@ -72,7 +72,7 @@ impl Compared {
         Ok(Self { sheet, path: path.to_owned(), run: Rc::default(), lines: Vec::new(), failed: None })
     }
 
-    /// The rollouts that follow are of this run.
+    /// Sets the run of the rollouts that are added next.
     pub fn run(&mut self, name: &str, head: &Head) {
         let policy = head.policy.name.clone();
         let arm = head.name.clone().unwrap_or_else(|| policy.clone());
@@ -95,7 +95,7 @@ impl Compared {
         self.lines.clear();
     }
 
-    /// Writes the table's end.
+    /// Writes the end of the table. Returns the first error of all writes.
     pub fn finish(mut self) -> Result<()> {
         self.flush();
         if let Some(error) = self.failed {

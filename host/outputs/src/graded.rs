@@ -1,10 +1,10 @@
-//! Verdicts on answers, as `allot grade` writes them: JSON lines or parquet.
+//! Verdicts on answers, as written by `allot grade`: JSON lines or parquet.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde_json::{Value, json};
 
 use super::columns::{Column, Columns, Sheet, told};
@@ -14,20 +14,20 @@ use super::columns::{Column, Columns, Sheet, told};
 pub struct GradedRow {
     /// Its row in the file of answers, from 1.
     pub row: u64,
-    /// Where the problem comes from.
+    /// Source of the problem.
     pub source: String,
-    /// The reward; none where it could not be graded.
+    /// The reward; `None` if it could not be graded.
     pub reward: Option<f32>,
-    /// Whether it is right; none where it could not be graded.
+    /// Whether the answer is right; `None` if it could not be graded.
     pub correct: Option<bool>,
-    /// The parts of its reward.
+    /// The named parts of its reward.
     pub rewards: Vec<(String, f32)>,
     /// Why it could not be graded.
     pub error: Option<String>,
 }
 
 impl GradedRow {
-    /// It as JSON.
+    /// Returns the verdict as a JSON object.
     pub fn json(&self) -> Value {
         let mut line =
             json!({ "row": self.row, "source": self.source, "reward": self.reward, "correct": self.correct });
@@ -57,7 +57,7 @@ fn columns() -> Columns<GradedRow> {
     ]
 }
 
-/// Writes verdicts over whatever was there, as parquet if the file's name ends so, else as JSON lines.
+/// Writes verdicts over any existing file: parquet if it is named `.parquet` or `.pq`, else JSON lines.
 ///
 /// # Errors
 ///

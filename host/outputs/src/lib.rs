@@ -1,10 +1,10 @@
-//! What a run writes for other tools to read: numbers by step as lines of JSON ([`metrics`], by the names of
-//! [`named`]) and as [`tensorboard`] events, the policy's words ([`log`]), and parquet tables of every problem
-//! ([`problems`]) and every rollout ([`rollouts`]; of a whole comparison, [`compared`]; of a bank, [`banked`];
-//! of graded answers, [`graded`]).
+//! Output files of a run, for other tools: metrics by step as JSON lines ([`metrics`], described in
+//! [`named`]) and as [`tensorboard`] events, and the policy's log lines ([`log`]). Parquet tables hold
+//! every problem ([`problems`]) and every rollout of a run ([`rollouts`]), a comparison ([`compared`]), a
+//! bank ([`banked`]) or graded answers ([`graded`]).
 //!
-//! The record is enough to replay every decision; these files are for people who look at a run.
-//! Nothing here computes a number, and none of it is read by a run but to go on after its checkpoint.
+//! The record is enough to replay every decision; these files are for people who inspect a run. Nothing
+//! here computes a number, and a run reads these files only to resume from a checkpoint.
 //!
 //! ```
 //! use allot_outputs::named;

@@ -1,27 +1,27 @@
-//! What the numbers of a step are called, and what each of them is: one declaration, from which the table in
-//! docs/reference/outputs.md is printed. Where a number is what TRL logs, it has TRL's name, so that dashboards and
-//! scripts made for TRL read it. TRL's meanings are those of TRL 1.16 (`trl/trainer/grpo_trainer.py`, and
-//! "Logged metrics" in `grpo_trainer.md`).
+//! Names and descriptions of a step's metrics, in one declaration, from which the table in
+//! docs/reference/outputs.md is printed. A metric that TRL logs, too, has TRL's name, so that dashboards
+//! and scripts made for TRL can read it. TRL's meanings are those of TRL 1.16
+//! (`trl/trainer/grpo_trainer.py`, and "Logged metrics" in `grpo_trainer.md`).
 
-/// Numbers that are told in one sentence.
+/// Metrics that share one description.
 #[derive(Debug)]
 pub struct Named {
-    /// Their names. A part in capitals stands for what differs from run to run.
+    /// Their names. Capitals stand for a part that differs from run to run.
     pub names: &'static [&'static str],
-    /// What they are.
+    /// Their description.
     pub what: &'static str,
-    /// What TRL has under the same names.
+    /// Meaning of the same names in TRL.
     pub trl: Trl,
 }
 
-/// What TRL has under a name.
+/// Meaning of a name in TRL.
 #[derive(Debug)]
 pub enum Trl {
-    /// The same.
+    /// The same meaning.
     Same,
-    /// Something else.
+    /// Another meaning.
     Other(&'static str),
-    /// Nothing.
+    /// TRL has no such metric.
     None,
 }
 
@@ -29,7 +29,7 @@ const fn named(names: &'static [&'static str], what: &'static str, trl: Trl) -> 
     Named { names, what, trl }
 }
 
-/// All of them, in the order of the table.
+/// All metrics, in the order of the table.
 pub const ALL: &[Named] = &[
     named(
         &["reward", "reward_std"],
@@ -39,7 +39,7 @@ pub const ALL: &[Named] = &[
     ),
     named(
         &["rewards/PART/mean"],
-        "Mean of a part of the rewards, before its weight, if a judge gives parts",
+        "Mean of a part of the rewards, before its weight, if a grader gives parts",
         Trl::Other("Of a reward function"),
     ),
     named(
@@ -168,12 +168,12 @@ pub const ALL: &[Named] = &[
     ),
 ];
 
-/// What a number is, by its name.
+/// Returns the entry of a metric, by its name.
 pub fn of(name: &str) -> Option<&'static Named> {
     ALL.iter().find(|one| one.names.iter().any(|pattern| fits(pattern, name)))
 }
 
-/// Whether a name is what a pattern stands for: capitals stand for any text.
+/// Whether a name matches a pattern, in which capitals stand for any text that is not empty.
 pub fn fits(pattern: &str, name: &str) -> bool {
     match pattern.find(|c: char| c.is_ascii_uppercase()) {
         None => pattern == name,
@@ -185,7 +185,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The table of docs/reference/outputs.md.
+/// Returns the table of docs/reference/outputs.md, in Markdown.
 pub fn table() -> String {
     let line = |one: &Named| {
         let names: Vec<String> = one.names.iter().map(|name| format!("`{name}`")).collect();

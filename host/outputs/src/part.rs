@@ -1,15 +1,14 @@
-//! One part of the table of rollouts: a parquet file that is written a row group at a time, and the columns it
-//! has.
+//! One part of the table of rollouts: a parquet file that is written one row group at a time.
 //!
-//! It knows what a row has in which column and how a file comes to be whole or not at all; what a row means
-//! is told in [`super::rollouts`], and how columns are written in [`super::columns`].
+//! This module defines the columns, and makes sure that a part appears complete or not at all.
+//! [`super::rollouts`] describes the rows; [`super::columns`] writes the columns.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::{Appended, Mark};
 use serde_json::{Map, Value};
 
@@ -44,7 +43,7 @@ fn columns() -> Columns<Settled> {
     ]
 }
 
-/// A purpose's name, and the evaluation's set.
+/// Returns the name of a purpose and, for an evaluation, its set.
 fn purpose(line: &Settled) -> (&'static str, Option<&str>) {
     match &line.row.purpose {
         Purpose::Pilot => ("pilot", None),
@@ -53,18 +52,18 @@ fn purpose(line: &Settled) -> (&'static str, Option<&str>) {
     }
 }
 
-/// The parts of a reward, as an object of JSON.
+/// Returns the parts of a reward as a JSON object.
 fn rewards(parts: &[(String, f32)]) -> Option<String> {
     let object = || parts.iter().map(|(name, x)| (name.clone(), Value::from(*x))).collect::<Map<_, _>>();
     (!parts.is_empty()).then(|| Value::Object(object()).to_string())
 }
 
-/// Where a part lies.
+/// Returns the path of a part.
 pub fn path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("part-{number:05}.parquet"))
 }
 
-/// The numbers of the parts in a folder. Other files are none of our business.
+/// Returns the numbers of the parts in a folder. Other files are ignored.
 pub fn numbers(folder: &Path) -> Result<BTreeSet<u32>> {
     let unread = |e: std::io::Error| Error::file("read", folder, &e);
     let mut numbers = BTreeSet::new();
@@ -77,7 +76,7 @@ pub fn numbers(folder: &Path) -> Result<BTreeSet<u32>> {
     Ok(numbers)
 }
 
-/// A part that is being written, under a name that no reader takes for one.
+/// A part that is being written, under a name that readers skip.
 pub struct Part {
     sheet: Sheet<Settled, BufWriter<Appended>>,
     passing: PathBuf,
@@ -87,7 +86,7 @@ pub struct Part {
 impl Part {
     /// Begins a part.
     pub fn begin(folder: &Path, number: u32) -> Result<Self> {
-        // A dot in front: pyarrow reads every other file of a folder.
+        // The name begins with a dot, because pyarrow reads every other file of a folder.
         let (passing, path) = (folder.join(format!(".part-{number:05}")), path(folder, number));
         let sheet = File::create(&passing).and_then(|file| {
             let buffered = BufWriter::with_capacity(1 << 20, Appended::to(Box::new(file), &passing));
@@ -104,7 +103,7 @@ impl Part {
         self.sheet.write(rows).map_err(|e| failed(&self.passing, &self.path, &told(e)))
     }
 
-    /// Gives the part its name once it is on the disk.
+    /// Renames the part to its final name, once it is on disk.
     pub fn close(self, folder: &Path) -> Result<Mark> {
         let Self { sheet, passing, path } = self;
         let ended = sheet.finish().map_err(told).and_then(|buffered| {
@@ -118,13 +117,13 @@ impl Part {
     }
 }
 
-/// What went wrong; nothing half is left. The reason that it failed matters more than a second failure.
+/// Removes the incomplete file and returns the error. An error of the removal is ignored.
 fn failed(passing: &Path, path: &Path, error: &std::io::Error) -> Error {
     let _ = std::fs::remove_file(passing);
     Error::file("write", path, error)
 }
 
-/// Makes a rename last: on Unix it is the folder's content, and lasts once the folder is on the disk.
+/// Makes a rename durable: on Unix, by syncing the folder.
 fn lasting(folder: &Path) -> std::io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -1,11 +1,11 @@
-//! `problems.parquet`: a row for each prompt of a run, beside the table of rollouts, which names prompts by their
-//! positions alone.
+//! `problems.parquet`: one row per prompt of a run. The table of rollouts refers to prompts only by
+//! position.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::{Ask, Problem};
 
 use super::columns::{Column, Columns, Sheet, told};
@@ -14,9 +14,9 @@ use super::columns::{Column, Columns, Sheet, told};
 struct Line<'a> {
     prompt: usize,
     problem: &'a Problem,
-    /// The held-out set that it is in.
+    /// Its held-out set, if it is in one.
     set: Option<&'a str>,
-    /// What the model reads.
+    /// The prompt's text, as the model reads it.
     asked: String,
 }
 
@@ -34,7 +34,7 @@ fn columns<'a>() -> Columns<Line<'a>> {
     ]
 }
 
-/// What is asked: plain text, or the messages of a chat, each behind who says it.
+/// Returns the question: plain text, or the messages of a chat, each after its role.
 fn question(problem: &Problem) -> String {
     match &problem.ask {
         Ask::Text(text) => text.clone(),
@@ -45,8 +45,8 @@ fn question(problem: &Problem) -> String {
     }
 }
 
-/// Writes the table of a run's problems, each with the tokens that ask it. `set` is the held-out set that a prompt is
-/// in, if it is in one; `read` gives the text of a prompt's tokens.
+/// Writes the table of a run's problems, each with the tokens of its prompt. `set` returns the held-out set
+/// of a prompt, if it is in one; `read` decodes the tokens of a prompt.
 pub fn write<'a>(
     path: &Path,
     problems: impl ExactSizeIterator<Item = (&'a Problem, &'a [u32])>,
@@ -57,7 +57,7 @@ pub fn write<'a>(
     for (prompt, (problem, tokens)) in problems.enumerate() {
         lines.push(Line { prompt, problem, set: set(prompt as u32), asked: read(tokens)? });
     }
-    // A dot in front, and renamed once it is whole.
+    // A hidden file, which is renamed once it is complete.
     let aside = path.with_file_name(".problems.parquet");
     let written = File::create(&aside).and_then(|file| {
         let sheet = Sheet::new(BufWriter::new(file), columns(), "prompt", &["question", "asked"]);

@@ -1,12 +1,11 @@
-//! The table of every rollout: what was asked, what it cost, what it was worth, and whether it was trained
-//! on or why not.
+//! The table of all rollouts: prompt, length, reward, and whether each was trained on or why not.
 //!
-//! A folder of parquet files, `part-00001.parquet` and on, that pyarrow, duckdb and polars read as one table.
-//! A part is closed at each checkpoint, so that a run that goes on from one drops the parts after it and
-//! writes the same bytes again: there is no time and no path in them. A row is written once its fate is
-//! known, hence possibly in a later part than its neighbours, and no later than with the row group that it
-//! fills: what is kept in memory is the buffered rollouts and at most one row group, however far the
-//! checkpoints lie apart. Of the run this knows what it is told; `part.rs` knows parquet.
+//! A folder of parquet files, `part-00001.parquet` and on, that pyarrow, duckdb and polars read as one
+//! table. Each checkpoint closes a part. A resumed run deletes later parts and writes the same bytes again,
+//! because they contain no time and no path. A row is written once its fate is known, so it may be in a
+//! later part than its neighbours. It is written at the latest with the row group that it fills: memory
+//! holds the buffered rollouts and at most one row group, however far apart the checkpoints are. `part.rs`
+//! handles parquet.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allot_allocation::RolloutId;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::Mark;
 
 use super::part::{self, Part};
@@ -24,46 +23,46 @@ pub use super::row::{Learned, Purpose, RolloutRow};
 /// Why a rollout left the buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
-    /// It was trained on, and is no longer of use.
+    /// It was trained on and is no longer needed.
     Trained,
-    /// No plan held it.
+    /// It was discarded, because no plan held it.
     Released,
-    /// It grew too old.
+    /// It was discarded, because it was stale.
     Stale,
 }
 
-/// Bytes of rows, as they lie in memory, that make a row group.
+/// Size of a row group, in bytes of its rows in memory.
 const GROUP: usize = 16 << 20;
 
-/// The table of a run, as it is written.
+/// The table of a run while it is written.
 pub struct Table {
     folder: PathBuf,
     run: Arc<str>,
-    /// Parts closed.
+    /// Closed parts.
     parts: Vec<Mark>,
-    /// Rows without a fate.
+    /// Rows whose fate is not known yet.
     pending: BTreeMap<RolloutId, RolloutRow>,
     /// Rows for the next row group.
     settled: Vec<Settled>,
-    /// Bytes of these.
+    /// Size of `settled`, in bytes.
     bytes: usize,
-    /// The part that they go into, once it has a row group.
+    /// The part that is being written, once it has a row group.
     open: Option<Part>,
-    /// Whether rows could not be written. They are lost, and a run has to go on from its checkpoint.
+    /// Whether writing rows has failed. They are lost, and the run must resume from its checkpoint.
     failed: bool,
 }
 
-/// Bytes that a table holds at most, where so many rollouts wait for their fates and so many are settled between
-/// two checkpoints, each with a text of so many bytes.
+/// Returns the maximum size of a table in memory, in bytes: for `waiting` rollouts without a fate and
+/// `settled` rollouts between two checkpoints, each with `text` bytes of text.
 pub fn memory(waiting: usize, settled: usize, text: usize) -> usize {
-    // What a row's own texts beside the answer take: names of problem and source.
+    // The 64 bytes are for a row's other texts: the names of problem and source.
     let row = size_of::<Settled>() + 64 + text;
-    // A row group is there twice while it is written: as rows, and as columns.
+    // While a row group is written it is in memory twice: as rows and as columns.
     waiting.saturating_mul(row).saturating_add(2 * settled.saturating_mul(row).min(GROUP))
 }
 
 impl Table {
-    /// A new table in a folder, which is made if it is missing. Fails where the folder has parts already.
+    /// Creates a table in a folder, which is made if it is missing. Fails if the folder already has parts.
     pub fn create(folder: &Path, run: &str) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
         if !part::numbers(folder)?.is_empty() {
@@ -73,9 +72,9 @@ impl Table {
         Ok(Self::of(folder, run, Vec::new(), BTreeMap::new()))
     }
 
-    /// The table of a run that goes on from a checkpoint, which tells the parts closed by then and the rows
-    /// that were [`pending`](Table::pending). Later parts are deleted. Fails where an earlier one is missing, or
-    /// is not what it was.
+    /// Opens the table of a resumed run, with the parts closed by its checkpoint and the rows that were
+    /// [`pending`](Table::pending). Later parts are deleted. Fails if an earlier part is missing or has
+    /// changed.
     pub fn resume(folder: &Path, run: &str, parts: Vec<Mark>, pending: Vec<RolloutRow>) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
         let there = part::numbers(folder)?;
@@ -87,7 +86,7 @@ impl Table {
             }
             mark.is_of(&path)?;
         }
-        // From the last one on: whatever stops this, no gap is left.
+        // The last part is deleted first, so that an interruption leaves no gap.
         for number in there.range(parts.len() as u32 + 1..).rev() {
             let path = part::path(folder, *number);
             std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
@@ -109,11 +108,11 @@ impl Table {
         }
     }
 
-    /// Takes a fresh rollout. It waits for [`settle`](Table::settle), unless its fate is known at once: one
-    /// of an evaluation was `evaluated`, and one without a reward is `unscorable`. Fails where its number was
-    /// given to another one that waits.
+    /// Adds a fresh rollout, which waits for [`settle`](Table::settle). A rollout of an evaluation is
+    /// `evaluated` at once, and one without a reward is `unscorable`. Fails if another rollout with its
+    /// number is waiting.
     pub fn add(&mut self, row: RolloutRow) -> Result<()> {
-        // Waiting rows lie in checkpoints, and JSON has no word for a number that is not finite.
+        // Checkpoints contain the waiting rows, and JSON cannot express a number that is not finite.
         let log_prob = row.log_prob.filter(|l| l.is_finite());
         let row = RolloutRow { log_prob, reward: row.reward.filter(|r| r.is_finite()), ..row };
         if matches!(row.purpose, Purpose::Evaluation(_)) {
@@ -131,14 +130,14 @@ impl Table {
         Ok(())
     }
 
-    /// Says that an update was made on a rollout. Fails where none of that number waits for its fate.
+    /// Records an update on a rollout. Fails if no rollout with this number is waiting.
     pub fn train(&mut self, rollout: RolloutId, age: u32, advantage: f32) -> Result<()> {
         let row = self.pending.get_mut(&rollout).ok_or_else(|| unknown("trained on", rollout))?;
         row.learned.get_or_insert(Learned { age, advantage, updates: 0 }).updates += 1;
         Ok(())
     }
 
-    /// Says what became of a rollout. Fails where none of that number waits for it.
+    /// Sets the fate of a rollout. Fails if no rollout with this number is waiting.
     pub fn settle(&mut self, rollout: RolloutId, fate: Fate) -> Result<()> {
         let row = self.pending.remove(&rollout).ok_or_else(|| unknown("settled", rollout))?;
         self.end(
@@ -158,7 +157,7 @@ impl Table {
         if self.bytes < GROUP { Ok(()) } else { self.close_group() }
     }
 
-    /// Writes what is settled as a row group of the part at hand.
+    /// Writes the settled rows as a row group of the open part.
     fn close_group(&mut self) -> Result<()> {
         if self.failed {
             let what =
@@ -168,7 +167,7 @@ impl Table {
         if self.settled.is_empty() {
             return Ok(());
         }
-        // Training first, then evaluations one by one, as each of them counts on its own.
+        // Training rows come first. Evaluations follow one by one, because each has its own numbers.
         self.settled.sort_by(|a, b| key(&a.row).cmp(&key(&b.row)));
         self.failed = true;
         let mut part = match self.open.take() {
@@ -183,8 +182,7 @@ impl Table {
         Ok(())
     }
 
-    /// Ends the part at hand, with all that is settled; it is on the disk when this returns. Without a row there
-    /// is none.
+    /// Closes the open part with all settled rows and syncs it to disk. Without rows there is no part.
     pub fn close_part(&mut self) -> Result<()> {
         self.close_group()?;
         if let Some(part) = self.open.take() {
@@ -195,8 +193,8 @@ impl Table {
         Ok(())
     }
 
-    /// Closes the last part, in which the rollouts still buffered are `held`, or trained on if they were. A checkpoint taken before it
-    /// goes on as if it had not happened.
+    /// Closes the last part. Rollouts that are still buffered are `trained` if they were trained on, else
+    /// `held`. A run resumed from an earlier checkpoint is not affected.
     pub fn finish(mut self) -> Result<()> {
         for row in std::mem::take(&mut self.pending).into_values() {
             let fate = if row.learned.is_some() { "trained" } else { "held" };
@@ -205,18 +203,18 @@ impl Table {
         self.close_part()
     }
 
-    /// Parts closed so far: what a checkpoint keeps for [`Table::resume`].
+    /// Parts closed so far; a checkpoint keeps them for [`Table::resume`].
     pub fn parts(&self) -> &[Mark] {
         &self.parts
     }
 
-    /// Rollouts that wait for their fate, by number: what a checkpoint keeps for [`Table::resume`].
+    /// Rollouts that wait for their fate, by number; a checkpoint keeps them for [`Table::resume`].
     pub fn pending(&self) -> impl Iterator<Item = &RolloutRow> {
         self.pending.values()
     }
 }
 
-/// The parts of a table, in their order.
+/// Returns the paths of a table's parts, in order.
 pub fn parts(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(part::numbers(folder)?.into_iter().map(|number| part::path(folder, number)).collect())
 }
@@ -225,7 +223,7 @@ fn unknown(what: &str, rollout: RolloutId) -> Error {
     Error::new(format!("rollout {} was {what}, and the table does not wait for it", rollout.0))
 }
 
-/// By what rows are ordered in a row group.
+/// Returns the sort key of a row in its row group.
 fn key(row: &RolloutRow) -> (Option<(u32, &str)>, RolloutId) {
     let evaluation = match &row.purpose {
         Purpose::Evaluation(set) => Some((row.step, set.as_str())),

@@ -5,27 +5,27 @@ use std::sync::Arc;
 use allot_allocation::{PromptId, RolloutId};
 use serde::{Deserialize, Serialize};
 
-/// A rollout as it was sampled and judged.
+/// A rollout, as sampled and graded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RolloutRow {
-    /// The step: of an evaluation, the steps done before it.
+    /// The step; for an evaluation, the number of steps done before it.
     pub step: u32,
-    /// The round; none in an evaluation.
+    /// The round; `None` in an evaluation.
     pub round: Option<u32>,
-    /// Its number in the run, as the buffer counts. The rollouts of an evaluation have numbers of their own,
-    /// from 0 in each set, and the buffer does not count them.
+    /// Its number in the run, as in the buffer. An evaluation numbers its rollouts from 0 in each set, and
+    /// the buffer does not count them.
     pub rollout: RolloutId,
     /// The prompt's position in its data set.
     pub prompt: PromptId,
-    /// The prompt's problem, by its content.
+    /// Identifier of the prompt's problem, derived from its content.
     pub problem: String,
-    /// Where the problem comes from.
+    /// Source of the problem.
     pub source: String,
-    /// What it was sampled for.
+    /// Purpose of the rollout.
     pub purpose: Purpose,
-    /// Its place among the prompt's rollouts at those weights.
+    /// Its index among the prompt's rollouts at the same version.
     pub position: u32,
-    /// The weights: model updates made before it was sampled.
+    /// Version of the weights: the number of model updates before it was sampled.
     pub version: u32,
     /// Length, in generated tokens.
     pub tokens: u32,
@@ -33,14 +33,14 @@ pub struct RolloutRow {
     pub truncated: bool,
     /// Log-probability at sampling time, in nats, summed over its tokens.
     pub log_prob: Option<f64>,
-    /// The reward; none where it could not be scored.
+    /// The reward; `None` if it could not be scored.
     pub reward: Option<f32>,
-    /// The parts that the reward is made of, where a judge gives them.
+    /// Named parts of the reward, if a grader gives them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewards: Vec<(String, f32)>,
     /// Whether the answer was right.
     pub correct: bool,
-    /// The answer, where it is kept.
+    /// The answer, if it is kept.
     pub text: Option<String>,
     /// The updates made on it so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,30 +50,30 @@ pub struct RolloutRow {
 /// Updates made on a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Model updates between its sampling and the first of these.
+    /// Model updates between its sampling and the first update on it.
     pub age: u32,
-    /// How much better it was than its baseline, scaled, in the first of these.
+    /// Its advantage in the first update on it: reward minus baseline, scaled.
     pub advantage: f32,
-    /// How many.
+    /// Number of updates.
     pub updates: u32,
 }
 
-/// What a rollout was sampled for.
+/// Purpose of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
-    /// A look at a prompt that came from the pool.
+    /// To inspect a prompt that came from the pool.
     Pilot,
-    /// More of a prompt that was buffered.
+    /// To add to a prompt that was buffered.
     Commit,
-    /// A score on the held-out set of this name.
+    /// To evaluate on the held-out set of this name.
     Evaluation(String),
 }
 
 /// A row whose fate is known.
 #[derive(Debug)]
 pub(super) struct Settled {
-    /// What the run is called.
+    /// Name of the run.
     pub run: Arc<str>,
     pub row: RolloutRow,
     /// The fate's name in the table.

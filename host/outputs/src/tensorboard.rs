@@ -1,22 +1,21 @@
-//! TensorBoard event files: a run's numbers as scalars, in the format that TensorBoard, `wandb sync`, Aim,
+//! TensorBoard event files: a run's metrics as scalars, in the format that TensorBoard, `wandb sync`, Aim,
 //! SwanLab and trackio import.
 //!
-//! A file is a row of TFRecords (`tensorflow/core/lib/io/record_writer.h`), each the protobuf message
-//! `Event` (`tensorflow/core/util/event.proto`). Of that message this writes the five fields that a scalar
-//! needs, by hand: the generated code for all of it would be larger than the rest of the program's outputs.
-//! The file's name holds no host name and no process number, unlike TensorFlow's: runs are shared.
+//! A file is a sequence of TFRecords (`tensorflow/core/lib/io/record_writer.h`). Each contains the protobuf
+//! message `Event` (`tensorflow/core/util/event.proto`). The five fields that a scalar needs are encoded by
+//! hand: generated code would be larger than all other output code. Unlike TensorFlow's, file names have no
+//! host and no process id.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allot_error::{Error, Result};
-use allot_files::lasting;
+use allot_base::{Error, Result, lasting};
 use allot_record::{Appended, Kept, Mark};
 
-/// Between what TensorBoard looks for in a file's name and the seconds since 1970.
+/// Start of a file's name, by which TensorBoard finds it. The seconds since 1970 follow.
 const PREFIX: &str = "events.out.tfevents.";
-/// Where TensorFlow puts the host's name.
+/// End of a file's name, where TensorFlow puts the host's name.
 const SUFFIX: &str = ".allot";
 
 /// The event file of a run.
@@ -24,8 +23,8 @@ const SUFFIX: &str = ".allot";
 pub struct Events(Appended);
 
 impl Events {
-    /// A new event file in a folder, which is made if it is missing. Fails where the folder has one of ours
-    /// already: TensorBoard would show both as one run.
+    /// Creates an event file in a folder, which is made if it is missing. Fails if the folder already has
+    /// one of allot's: TensorBoard would show both as one run.
     pub fn create(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
         if let Some(path) = found(folder)?.first() {
@@ -39,8 +38,8 @@ impl Events {
         Ok(events)
     }
 
-    /// The one event file in a folder, of a run that goes on from a checkpoint. Fails where it does not hold
-    /// what its mark says.
+    /// Opens the only event file in a folder, for a resumed run. Fails if the file does not match its mark,
+    /// or if there is not exactly one.
     pub fn kept(folder: &Path, mark: &Mark) -> Result<Kept> {
         let [path] = <[PathBuf; 1]>::try_from(found(folder)?).map_err(|all| {
             let n = all.len();
@@ -52,20 +51,20 @@ impl Events {
         Ok(Kept::open(&path, mark)?)
     }
 
-    /// The file of a run that goes on from a checkpoint: events after its mark are cut off.
+    /// Resumes a run's file. Events after the checkpoint's mark are cut off.
     pub fn resume(kept: Kept) -> Result<Self> {
         Ok(Self(kept.cut()?))
     }
 
-    /// Events written to a file, which begins with the format's version.
+    /// Begins an event file, by writing the format's version.
     pub fn to(file: Appended) -> Result<Self> {
         let mut events = Self(file);
         events.write(&event(now(), 0, &bytes(3, b"brain.Event:2")))?;
         Ok(events)
     }
 
-    /// Appends a number of a step and hands it to the operating system. The format has 32 bits for it: counts
-    /// above 2^24 lose their last digits here, not in `metrics.jsonl`.
+    /// Appends a number of a step and passes it to the operating system. The format has 32-bit floats:
+    /// counts above 2^24 lose their last digits here, but not in `metrics.jsonl`.
     pub fn scalar(&mut self, tag: &str, step: u32, value: f64) -> Result<()> {
         let mut one = bytes(1, tag.as_bytes());
         one.push(key(2, 5));
@@ -73,12 +72,12 @@ impl Events {
         self.write(&event(now(), step, &bytes(5, &bytes(1, &one))))
     }
 
-    /// How far it has come: what a checkpoint keeps for [`Events::kept`].
+    /// Returns how far the file is written; a checkpoint keeps it for [`Events::kept`].
     pub fn mark(&self) -> Mark {
         self.0.mark()
     }
 
-    /// Waits until the events are on the disk. To be called before a checkpoint that counts on them.
+    /// Waits until the events are on disk. Call it before a checkpoint that depends on them.
     pub fn sync(&self) -> Result<()> {
         self.0.sync().map_err(|e| Error::file("write", self.0.path(), &e))
     }
@@ -91,12 +90,12 @@ impl Events {
         record.extend(masked(&length).to_le_bytes());
         record.extend(message);
         record.extend(masked(message).to_le_bytes());
-        // In one piece, so that a reader that follows the file seldom meets half a record.
+        // Written in one piece, so that a reader that follows the file rarely sees half a record.
         self.0.write_all(&record).map_err(|e| Error::file("write", self.0.path(), &e))
     }
 }
 
-/// Our event files in a folder.
+/// Returns allot's event files in a folder.
 fn found(folder: &Path) -> Result<Vec<PathBuf>> {
     let error = |e: std::io::Error| Error::file("read", folder, &e);
     let mut all = Vec::new();
@@ -110,12 +109,12 @@ fn found(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Seconds since 1970. A clock set before that says 0: it is for people, nothing is decided by it.
+/// Returns seconds since 1970, or 0 if the clock is set earlier. They are only displayed.
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// `Event { wall_time = 1, step = 2, … }` with one more field, encoded already.
+/// Encodes `Event { wall_time = 1, step = 2, … }` with one more field, which is already encoded.
 fn event(time: f64, step: u32, what: &[u8]) -> Vec<u8> {
     let mut message = vec![key(1, 1)];
     message.extend(time.to_le_bytes());
@@ -125,7 +124,7 @@ fn event(time: f64, step: u32, what: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A protobuf field of bytes, of text or of another message.
+/// Encodes a protobuf field of bytes, of text or of another message.
 fn bytes(field: u8, content: &[u8]) -> Vec<u8> {
     let mut encoded = vec![key(field, 2)];
     encoded.extend(varint(content.len() as u64));
@@ -133,13 +132,13 @@ fn bytes(field: u8, content: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// What stands before a protobuf field: its number, below 16 here, and how its value is written: 0 for a
-/// varint, 1 for 8 bytes, 2 for a length and that many bytes, 5 for 4 bytes.
+/// Returns the key before a protobuf field: its number, below 16 here, and its wire type. 0 is a varint, 1
+/// is 8 bytes, 2 is a length and that many bytes, 5 is 4 bytes.
 const fn key(field: u8, wire: u8) -> u8 {
     field << 3 | wire
 }
 
-/// Seven bits a byte, the lowest first; the eighth says that more follow.
+/// Encodes a varint: seven bits per byte, lowest first; the eighth bit is set if more bytes follow.
 fn varint(mut n: u64) -> Vec<u8> {
     let mut encoded = Vec::new();
     while n >= 0x80 {
@@ -150,14 +149,14 @@ fn varint(mut n: u64) -> Vec<u8> {
     encoded
 }
 
-/// TFRecord's checksum: a CRC-32C that is turned and shifted, so that a checksum over bytes which hold
-/// checksums stays a good one (`tensorflow/core/lib/hash/crc32c.h`).
+/// TFRecord's checksum: a rotated and offset CRC-32C, so that it remains reliable for bytes that contain
+/// checksums (`tensorflow/core/lib/hash/crc32c.h`).
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// CRC-32C (Castagnoli; RFC 3720, appendix B.4), bit by bit: a step's events are 3 kB, so that neither a
-/// table nor a crate earns its place.
+/// CRC-32C (Castagnoli; RFC 3720, appendix B.4), bit by bit: a step's events are only 3 kB, so that a table
+/// or a crate would not pay off.
 fn crc32c(bytes: &[u8]) -> u32 {
     let bit = |crc: u32, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1));
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), bit))

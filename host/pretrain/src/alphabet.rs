@@ -1,13 +1,13 @@
-//! The alphabet: a tokenizer of characters, and the files that tell it to transformers and to
-//! [`allot_models::tokens::Tokens`]. It has no unknown token: what it does not know is an error.
+//! The alphabet: a character tokenizer, and its files for transformers and
+//! [`allot_models::tokens::Tokens`]. There is no unknown token: an unknown character is an error.
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_engine::model::SpecialIds;
-use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
-/// What ends an answer, as text. It is also the padding of batches.
+/// The text of the end token, which is also the padding token.
 const END: &str = "<end>";
 
 /// The characters that a model knows. The end is token 0, the first character token 1.
@@ -20,7 +20,7 @@ impl Alphabet {
     /// The token that ends an answer.
     pub const END: u32 = 0;
 
-    /// An alphabet of these characters, each of them once.
+    /// Returns an alphabet of these characters, which must be distinct.
     pub fn new(characters: &str) -> Result<Self> {
         let characters: Vec<char> = characters.chars().collect();
         if characters.is_empty() {
@@ -33,13 +33,13 @@ impl Alphabet {
         }
     }
 
-    /// Tokens, the end among them.
+    /// Returns the number of tokens, including the end.
     #[expect(clippy::len_without_is_empty, reason = "there is always the end")]
     pub fn len(&self) -> usize {
         self.characters.len() + 1
     }
 
-    /// A text's tokens, without an end.
+    /// Returns a text's tokens, without an end.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let token = |c: char| {
             let at = self.characters.iter().position(|known| *known == c);
@@ -51,7 +51,7 @@ impl Alphabet {
         text.chars().map(token).collect()
     }
 
-    /// The tokens that a model's config names.
+    /// Returns the special tokens of a model's config.
     pub fn special(&self) -> SpecialIds {
         SpecialIds { bos: None, eos: vec![Self::END], pad: Some(Self::END) }
     }
@@ -77,7 +77,7 @@ impl Alphabet {
         Ok(())
     }
 
-    /// The tokenizer as the tokenizers library has it: a vocabulary of words that are one character each.
+    /// Returns the tokenizer in the tokenizers library's format: a vocabulary of one-character words.
     fn tokenizer(&self) -> Value {
         let mut vocabulary = Map::new();
         vocabulary.insert(END.to_owned(), json!(Self::END));
@@ -93,14 +93,14 @@ impl Alphabet {
                 "normalized": false, "special": true,
             }],
             "normalizer": null,
-            // Every character for itself. A dot would leave out the line's end, and the regular expressions
-            // of Rust and of Python's build have different words for one that does not.
+            // Splits at every character. A dot would not match a line break, and the regular expressions of
+            // Rust and of Python's build have different syntax for one that does.
             "pre_tokenizer": {
                 "type": "Split", "pattern": { "Regex": "[\\s\\S]" }, "behavior": "Isolated", "invert": false,
             },
             "post_processor": null,
             "decoder": { "type": "Fuse" },
-            // A name that the vocabulary lacks, so that an unknown character is an error.
+            // This name is not in the vocabulary, so that an unknown character is an error.
             "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "<unknown>" },
         })
     }

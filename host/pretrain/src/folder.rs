@@ -1,17 +1,16 @@
-//! A model's folder: written as transformers reads it, and read back.
+//! Writes a model's folder in transformers' format, and reads it back.
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, lasting_up_to, lasting_whole};
 use allot_engine::core::Core;
 use allot_engine::model::{Checkpoint, Precision};
 use allot_engine::place;
-use allot_error::{Error, Result};
-use allot_files::{lasting_up_to, lasting_whole};
 use candle_core::Device;
 
 use super::{Alphabet, TrainingConfig, told};
 
-/// Whether a model can be written there: better asked before training than after it.
+/// Checks that a model can be written there. Call this before training.
 pub fn is_free(folder: &Path) -> Result<()> {
     if folder.file_name().is_none() {
         let error = Error::new(format!("`{}` is no name of a folder", folder.display()));
@@ -27,7 +26,7 @@ pub fn is_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a model and its tokenizer, rounded to bfloat16: whole or not at all.
+/// Writes a model and its tokenizer, rounded to bfloat16, completely or not at all.
 pub fn write(core: &dyn Core, alphabet: &Alphabet, folder: &Path) -> Result<()> {
     let aside = beside(folder, ".", ".writing");
     cleared(&aside)?;
@@ -35,19 +34,19 @@ pub fn write(core: &dyn Core, alphabet: &Alphabet, folder: &Path) -> Result<()> 
     checkpoint.export(&aside, Precision::Bf16, &alphabet.special()).map_err(|e| told(&e))?;
     alphabet.write(&aside)?;
     lasting_whole(&aside)?;
-    // It is empty, if it is there.
+    // If the folder exists, it is empty.
     cleared(folder)?;
     std::fs::rename(&aside, folder).map_err(|e| Error::file("write", folder, &e))?;
     lasting_up_to([], folder)
 }
 
-/// Another name beside a folder's.
+/// Returns another name in the same parent folder.
 pub(crate) fn beside(folder: &Path, before: &str, after: &str) -> PathBuf {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     folder.with_file_name(format!("{before}{name}{after}"))
 }
 
-/// Removes a folder, if it is there.
+/// Removes a folder if it exists.
 pub(crate) fn cleared(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::file("remove", folder, &e)),

@@ -1,18 +1,18 @@
-//! Lessons: the problems to demonstrate, level by level, and those held out to measure by.
+//! The demonstrated problems of each level, and the held-out problems for measuring.
 
 use allot_allocation::seed::Stream;
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_tasks::generate::{Split, generate};
 use allot_tasks::{Ask, Problem};
 
 use super::{Alphabet, Mistake, Recipe};
 
-/// All that is demonstrated.
+/// All lessons of a recipe.
 #[derive(Clone, Debug)]
 pub struct Lessons {
     /// The levels of all tasks, in the recipe's order.
     pub levels: Vec<Level>,
-    /// The levels that have fewer problems than were asked for, in words.
+    /// Levels with fewer problems than requested, in words.
     pub short: Vec<String>,
     alphabet: Alphabet,
     context: usize,
@@ -21,29 +21,29 @@ pub struct Lessons {
 /// A level of a task.
 #[derive(Clone, Debug)]
 pub struct Level {
-    /// Its name: the source of its problems.
+    /// The source name of its problems.
     pub source: String,
-    /// The problems to demonstrate.
+    /// Problems to demonstrate.
     pub train: Vec<Exercise>,
-    /// The problems held out, which are not: as many as are measured.
+    /// Held-out problems, which are never demonstrated; as many as are measured.
     pub held_out: Vec<Exercise>,
     weight: f64,
     slip: f64,
     mistake: Mistake,
 }
 
-/// A problem in text, and its question in tokens.
+/// A problem as text, and its question as tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exercise {
-    /// What is asked.
+    /// The question.
     pub question: String,
-    /// The same in tokens.
+    /// The question as tokens.
     pub prompt: Vec<u32>,
     /// The right answer.
     pub gold: String,
 }
 
-/// How carefully something is demonstrated.
+/// How carefully a problem is demonstrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Care {
     /// Without a mistake.
@@ -55,9 +55,9 @@ pub enum Care {
 /// A demonstration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
-    /// Question, answer and end, in tokens.
+    /// Question, answer and end, as tokens.
     pub tokens: Vec<u32>,
-    /// How many of them are the question.
+    /// The number of tokens of the question.
     pub prompt: usize,
 }
 
@@ -89,7 +89,7 @@ impl Lessons {
         Ok(lessons)
     }
 
-    /// A demonstration.
+    /// Draws a demonstration.
     pub fn draw(&self, care: Care, stream: &mut Stream) -> Result<Example> {
         let total: f64 = self.levels.iter().map(|level| level.weight).sum();
         let mut point = stream.unit() * total;
@@ -97,7 +97,7 @@ impl Lessons {
             point -= level.weight;
             level.weight > 0.0 && point < 0.0
         };
-        // Where rounding leaves the point past the end, the last level that has a weight.
+        // If rounding leaves the point past the end, the last level with a weight is used.
         let mut weighted = self.levels.iter().rev().filter(|level| level.weight > 0.0);
         let level = self.levels.iter().find(past).or_else(|| weighted.next());
         let level = level.ok_or_else(|| Error::new("nothing is demonstrated"))?;
@@ -107,17 +107,17 @@ impl Lessons {
         let mut tokens = exercise.prompt.clone();
         tokens.extend(self.alphabet.encode(&answer)?);
         tokens.push(Alphabet::END);
-        // A mistake can be longer than what is right.
+        // A wrong answer can be longer than the right one.
         self.fits(tokens.len())?;
         Ok(Example { tokens, prompt: exercise.prompt.len() })
     }
 
-    /// The longest right answer, in tokens, with its end.
+    /// Returns the length of the longest right answer in tokens, with its end.
     pub fn longest_answer(&self) -> usize {
         self.exercises().map(|e| e.gold.chars().count() + 1).max().unwrap_or(1)
     }
 
-    /// The longest question, in tokens.
+    /// Returns the length of the longest question, in tokens.
     pub fn longest_question(&self) -> usize {
         self.exercises().map(|e| e.prompt.len()).max().unwrap_or(0)
     }
@@ -151,7 +151,7 @@ impl Level {
         if self.weight > 0.0 && self.train.is_empty() {
             return Err(Error::new(format!("`{}` has a weight and no problem to demonstrate", self.source)));
         }
-        // Before training starts, and not some minutes later.
+        // Checked before training starts rather than minutes later.
         self.train.iter().try_for_each(|e| self.answer(e, self.slip, &mut Stream::new(0)).map(|_| ()))
     }
 }

@@ -1,8 +1,8 @@
-//! Pretraining: a small model made from nothing, by demonstrations of problems that a generator draws.
+//! Pretraining: trains a small model from scratch on demonstrations of generated problems.
 //!
-//! The demonstrations are sloppy on purpose. A model that saw right answers alone is right always or
-//! never, and reinforcement has nothing to choose between; one that learned from somebody who forgets
-//! to carry is right now and then, and can be rewarded for it. Problems that are held out are never
+//! The demonstrations contain mistakes on purpose. A model that saw only right answers is always right or
+//! always wrong, and reinforcement learning has nothing to choose from. A model that learned from forgotten
+//! carries is right some of the time, and can be rewarded for that. Held-out problems are never
 //! demonstrated.
 //!
 //! ```
@@ -11,7 +11,7 @@
 //! // Every character is a token.
 //! let alphabet = Alphabet::new("0123456789+=")?;
 //! assert_eq!(alphabet.encode("12+34=")?.len(), 6);
-//! # Ok::<(), allot_error::Error>(())
+//! # Ok::<(), allot_base::Error>(())
 //! ```
 
 mod alphabet;
@@ -24,13 +24,13 @@ mod unfinished;
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::Tree;
 use allot_config::train::MOST_THREADS;
 use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{Family, ModelError, Precision, Rope, Shape, Variant};
 use allot_engine::tensors::DeviceName;
 use allot_engine::{OptimizerConfig, Schedule};
-use allot_error::{Error, Result};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
@@ -41,19 +41,19 @@ pub use spread::{LevelRow, Spread, measure};
 pub use training::{Progress, Trained, train};
 pub use unfinished::{Reached, Unfinished};
 
-/// What a model is made by: a TOML file.
+/// A pretraining recipe, read from a TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     /// The model's shape.
     pub model: ModelConfig,
-    /// Its tokens.
+    /// Its tokenizer.
     pub tokenizer: TokenizerConfig,
-    /// What is demonstrated.
+    /// The demonstrated tasks.
     pub lessons: Vec<LessonConfig>,
-    /// How it learns.
+    /// The training settings.
     pub training: TrainingConfig,
-    /// What is told of it at the end.
+    /// The settings of the final measurement.
     #[serde(default)]
     pub spread: SpreadConfig,
 }
@@ -66,69 +66,69 @@ pub struct ModelConfig {
     pub hidden: usize,
     /// Width inside the feed-forward blocks.
     pub intermediate: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub layers: usize,
-    /// Heads; each has an equal share of the width.
+    /// Number of heads, which share the width equally.
     pub heads: usize,
-    /// Longest sequence, in tokens.
+    /// The longest sequence, in tokens.
     pub context: usize,
 }
 
-/// A model's tokens.
+/// A model's tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenizerConfig {
-    /// Every character that it knows. Each is a token; one more ends an answer.
+    /// All known characters. Each is a token; one more token ends an answer.
     pub alphabet: String,
 }
 
-/// A task that is demonstrated.
+/// A demonstrated task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LessonConfig {
-    /// The share of examples that each of its levels has, measured against all other weights.
+    /// The weight of each level: its share of examples, relative to the weights of all levels of all tasks.
     pub weights: Vec<f64>,
     /// The probability of a mistake at each level.
     pub slips: Vec<f64>,
-    /// Held-out problems of each level that the model is measured on, at most.
+    /// The most held-out problems of each level to measure the model on.
     pub measured: Vec<usize>,
-    /// How a demonstration goes wrong.
+    /// The kind of mistake.
     pub mistake: Mistake,
     /// The task.
     pub task: TaskConfig,
 }
 
-/// How a model learns.
+/// The training settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrainingConfig {
     /// Seeds all randomness.
     pub seed: u64,
-    /// Steps of the optimizer.
+    /// Number of optimizer steps.
     pub steps: u32,
-    /// Examples in each.
+    /// Examples per step.
     pub batch: usize,
-    /// The share of the steps, from the first on, in which nothing goes wrong. What is mostly shown with
-    /// mistakes is learned late or not at all; what was learned before is kept, and done now and then.
+    /// The share of steps, at the start, without mistakes. A model learns late or never what is mostly
+    /// demonstrated with mistakes. What it learned before, it keeps and sometimes does.
     #[serde(default)]
     pub careful: f64,
-    /// Where it is trained: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
+    /// The device: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
     #[serde(default)]
     pub device: DeviceName,
-    /// What matrices are multiplied in: `f32`, or `bf16` with weights and moments kept in float32.
+    /// The precision of matrix products: `f32`, or `bf16` with weights and moments in float32.
     #[serde(default)]
     pub dtype: Precision,
-    /// Threads of the CPU. Sums are made thread by thread, so that another number makes another model, by
-    /// rounding. A GPU has no use for them.
+    /// Number of CPU threads. Sums are computed per thread, so another number gives a model that differs by
+    /// rounding. Unused on a GPU.
     pub threads: usize,
-    /// Steps from one line of progress to the next.
+    /// Number of steps between two lines of progress.
     pub report: u32,
     /// The optimizer.
     pub optimizer: OptimizerConfig,
 }
 
 impl TrainingConfig {
-    /// How the model is set up.
+    /// Returns the setup of the model.
     fn setup(&self, shape: &Shape) -> Setup {
         Setup {
             precision: self.dtype,
@@ -141,11 +141,11 @@ impl TrainingConfig {
     }
 }
 
-/// What a model's spread of difficulty is measured over.
+/// The settings of measuring a model's spread of difficulty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpreadConfig {
-    /// Answers sampled for each.
+    /// Sampled answers for each problem.
     pub samples: u32,
 }
 
@@ -161,12 +161,12 @@ impl Recipe {
         Self::of(&allot_config::open(path, &[])?)
     }
 
-    /// Reads and checks a recipe; `name` is what it is called in an error.
+    /// Parses and checks a recipe. Errors call it `name`.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         Self::of(&Tree::parse(text, name, &[])?)
     }
 
-    /// The recipe that a tree is, checked.
+    /// Returns the checked recipe of a config tree.
     pub fn of(tree: &Tree) -> Result<Self> {
         let (recipe, name): (Self, _) = (tree.config()?, tree.name());
         recipe.bounds(name)?;
@@ -174,7 +174,7 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// Refuses numbers that are out of bounds.
+    /// Rejects numbers that are out of bounds.
     fn bounds(&self, name: &str) -> Result<()> {
         let Self { model, training, spread, .. } = self;
         let any = u64::from(u32::MAX);
@@ -195,10 +195,10 @@ impl Recipe {
         )
     }
 
-    /// What makes no sense, if anything does not.
+    /// Returns a description of settings that contradict each other, if any.
     fn check(&self) -> std::result::Result<(), String> {
         let Self { model, training, .. } = self;
-        // A head turns its numbers in pairs.
+        // A head rotates its numbers in pairs.
         if !model.hidden.is_multiple_of(2 * model.heads) {
             let (hidden, heads) = (model.hidden, model.heads);
             return Err(format!(
@@ -239,7 +239,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// What training on the CPU takes of memory.
+    /// Returns the memory that training on the CPU needs.
     pub fn memory(&self, shape: &Shape, lessons: &Lessons) -> Memory {
         let answer = lessons.longest_answer();
         let batch = self.training.batch.saturating_mul(lessons.longest_question() + answer);
@@ -247,12 +247,12 @@ impl Recipe {
         Memory::of(shape, &self.training.setup(shape), sampled, batch, false)
     }
 
-    /// Whether the model is trained on a GPU.
+    /// Returns whether the model is trained on a GPU.
     pub fn is_on_a_gpu(&self) -> bool {
         self.training.device != DeviceName::Cpu
     }
 
-    /// The model's shape, for an alphabet.
+    /// Returns the model's shape, for an alphabet.
     pub fn shape(&self, alphabet: &Alphabet) -> Shape {
         let ModelConfig { hidden, intermediate, layers, heads, context } = self.model;
         Shape {
@@ -273,7 +273,7 @@ impl Recipe {
     }
 }
 
-/// An engine's error about a model, for the user of the command.
+/// Converts an engine's error about a model.
 pub(crate) fn told(error: &ModelError) -> Error {
     Error::told(error.to_string(), error.hint())
 }

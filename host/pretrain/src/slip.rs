@@ -1,26 +1,25 @@
-//! Slips: how a demonstration goes wrong.
+//! Mistakes in demonstrations.
 
 use allot_allocation::seed::Stream;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong.
+/// The kind of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mistake {
-    /// A carry or a borrow is forgotten, each with the probability of a slip. What the first column hands on
-    /// is written down and not forgotten. So a problem is the harder the more there is to carry, and
-    /// where there is nothing to carry it is right. For terse sums, and chains of + and -.
+    /// A carry or borrow is forgotten, each with the slip's probability. The carry of the leftmost column
+    /// is always written down. A problem is therefore harder the more carries it has, and always right
+    /// without carries. For terse sums, and chains of + and -.
     Carry,
-    /// One digit is another one, with the probability of a slip. For any problem.
+    /// One digit is replaced by another, with the slip's probability. For any problem.
     Digit,
-    /// The answer is right and has a `+` in front, with the probability of a slip: to a grader that compares texts it is
-    /// wrong. So there is a form to be learned before anything else is seen to be right. For any problem, with an
-    /// alphabet that has `+`.
+    /// The right answer with a `+` in front, with the slip's probability. A grader that compares texts
+    /// rejects it, so the model must first learn the form. For any problem, with an alphabet that has `+`.
     Form,
 }
 
 impl Mistake {
-    /// An answer to a question, right or not. `None` where this mistake can't be made in it.
+    /// Returns an answer to a question, right or not; `None` if this mistake can't be made in it.
     pub fn answer(self, question: &str, gold: &str, slip: f64, stream: &mut Stream) -> Option<String> {
         match self {
             Self::Carry => forgetful(&terms(question)?, || stream.unit() < slip),
@@ -31,7 +30,7 @@ impl Mistake {
     }
 }
 
-/// The terms of `12+34-5=`, with their signs.
+/// Returns the terms of `12+34-5=`, with their signs.
 fn terms(question: &str) -> Option<Vec<i64>> {
     let sum = question.strip_suffix('=')?;
     let starts: Vec<usize> = sum.match_indices(['+', '-']).map(|(at, _)| at).collect();
@@ -43,10 +42,10 @@ fn terms(question: &str) -> Option<Vec<i64>> {
         .collect()
 }
 
-/// A sum column by column, from the last, with a carry forgotten now and then.
+/// Computes a sum column by column from the right, forgetting carries at random.
 fn forgetful(terms: &[i64], mut forgets: impl FnMut() -> bool) -> Option<String> {
     let total = terms.iter().try_fold(0_i64, |sum, term| sum.checked_add(*term))?;
-    // Where more is taken away than is there, people turn it around.
+    // A negative result is computed as the negated sum of negated terms.
     let sign = if total < 0 { -1 } else { 1 };
     let longest = terms.iter().map(|t| t.unsigned_abs().to_string().len() as u32).max()?;
     let (mut value, mut carry) = (0, 0);
@@ -64,7 +63,7 @@ fn forgetful(terms: &[i64], mut forgets: impl FnMut() -> bool) -> Option<String>
     Some((sign * value).to_string())
 }
 
-/// A text with one of its digits replaced by another one. A first digit does not become a 0.
+/// Replaces one digit of a text by another. A leading digit does not become 0.
 fn another_digit(gold: &str, stream: &mut Stream) -> Option<String> {
     let digits: Vec<usize> =
         gold.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(at, _)| at).collect();
@@ -80,7 +79,7 @@ fn another_digit(gold: &str, stream: &mut Stream) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// All answers that can be given, in the order of how often; 4000 draws.
+    /// Returns all answers of 4000 draws with their counts, most frequent first.
     fn answers(mistake: Mistake, question: &str, gold: &str, slip: f64) -> Vec<(String, usize)> {
         let mut all: Vec<(String, usize)> = Vec::new();
         for seed in 0..4000 {

@@ -1,38 +1,38 @@
-//! The spread of difficulty: how often a model is right about held-out problems, level by level.
+//! The spread of difficulty: a model's accuracy on held-out problems, level by level.
 
 use std::fmt;
 
 use allot_allocation::{PromptId, seed};
+use allot_base::Result;
 use allot_engine::core::{Answered, Core, Request};
 use allot_engine::{Sampling, Stops};
-use allot_error::Result;
 
 use super::{Alphabet, Lessons, SpreadConfig, told};
 
-/// Answers at a time.
+/// Number of concurrent answers.
 pub(super) const ROWS: usize = 256;
 
-/// A model's spread.
+/// A model's spread of difficulty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
-    /// A row for each level.
+    /// One row per level.
     pub rows: Vec<LevelRow>,
     /// Answers sampled for each problem.
     pub samples: u32,
 }
 
-/// What a model does at a level.
+/// A model's results at a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelRow {
     /// The level.
     pub level: String,
-    /// Problems right when the likeliest token is taken.
+    /// Number of problems answered correctly with greedy decoding.
     pub greedy: usize,
-    /// How many of each problem's sampled answers were right.
+    /// For each problem, the number of correct sampled answers.
     pub right: Vec<u32>,
 }
 
-/// Measures a model on the problems that lessons hold out.
+/// Measures a model on the held-out problems.
 pub fn measure(
     core: &dyn Core,
     lessons: &Lessons,
@@ -46,7 +46,7 @@ pub fn measure(
     let stops = Stops::from([Alphabet::END]);
     let (mut rows, mut prompt) = (Vec::new(), 0);
     for level in &lessons.levels {
-        // All of a level at once: a GPU would wait for each problem as long as for all of them.
+        // All problems of a level at once, since a GPU takes as long for one as for all.
         let mut requests = Vec::new();
         for exercise in &level.held_out {
             let request = |sampling, position| Request {
@@ -75,7 +75,7 @@ pub fn measure(
 }
 
 impl Spread {
-    /// All levels as one, each problem counting once.
+    /// Returns one row for all levels, in which each problem counts once.
     pub fn total(&self) -> LevelRow {
         LevelRow {
             level: "all".to_owned(),

@@ -1,45 +1,45 @@
-//! Training: from random weights to weights that answer as the demonstrations do.
+//! Training: from random weights to weights that answer like the demonstrations.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use allot_allocation::seed::{self, Stream};
+use allot_base::{Error, Result};
 use allot_engine::core::{Core, PassOptions, Sequence, TokenStatistics};
 use allot_engine::model::{Checkpoint, ModelError, Shape};
 use allot_engine::{Interrupt, place};
-use allot_error::{Error, Result};
 use candle_core::{Device, Tensor, Var};
 
 use super::{Care, Lessons, Reached, Recipe, told};
 
-/// What randomness is for: part of each stream's seed.
+/// Purposes of randomness, which are part of each stream's seed.
 const WEIGHTS: u64 = 0;
 const EXAMPLES: u64 = 1;
 
-/// How training is going.
+/// The progress of training.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Steps made.
+    /// Optimizer steps made.
     pub step: u32,
-    /// Of how many.
+    /// Total number of steps.
     pub steps: u32,
-    /// Mean loss since the last report, in nats a token of an answer.
+    /// Mean loss since the last report, in nats per answer token.
     pub loss: f64,
-    /// Tokens read in a second, since the last report.
+    /// Tokens per second since the last report.
     pub speed: f64,
 }
 
-/// What training came to.
+/// The result of training.
 pub struct Trained {
-    /// The model, and what its optimizer keeps.
+    /// The model with its optimizer state.
     pub core: Box<dyn Core>,
-    /// Steps made: fewer than the recipe's after an interrupt.
+    /// Optimizer steps made: fewer than the recipe's after an interrupt.
     pub steps: u32,
 }
 
-/// Trains a model by a recipe, on a device that is the recipe's: from the beginning, or from what was reached before. `report` may
-/// keep what it is told of.
+/// Trains a model by a recipe, on the recipe's device, from the beginning or from a stored state. `report`
+/// may store the state that it is called with.
 pub fn train(
     recipe: &Recipe,
     shape: &Shape,
@@ -64,13 +64,13 @@ pub fn train(
         }
         let mut stream = Stream::new(seed::world(config.seed, EXAMPLES, u64::from(step)));
         let progress = f64::from(step) / f64::from(config.steps);
-        // First how it is done, then how it is done by people.
+        // First without mistakes, then with them.
         let care = if progress < config.careful { Care::Full } else { Care::Usual };
         let examples =
             (0..config.batch).map(|_| lessons.draw(care, &mut stream)).collect::<Result<Vec<_>>>()?;
         let sequences: Vec<Sequence<'_>> =
             examples.iter().map(|e| Sequence { tokens: &e.tokens, prompt: e.prompt, mask: None }).collect();
-        // The mean over all tokens of answers, so that long answers weigh as many tokens as they have.
+        // The mean over all answer tokens, so that an answer weighs as many tokens as it has.
         let scale = 1.0 / sequences.iter().map(Sequence::answer).sum::<usize>() as f64;
         let losses = Mutex::new(vec![0.0; sequences.len()]);
         let loss_of = |i: usize, statistics: &[TokenStatistics]| {
@@ -103,10 +103,10 @@ pub fn train(
     Ok(Trained { core, steps: config.steps })
 }
 
-/// Random weights, by the tensors' names: norms are 1, and what is added to the residual stream is
-/// smaller the more often that happens, as in GPT-2.
+/// Returns random weights, by tensor name. Norms are 1. Weights that add to the residual stream are smaller
+/// in deeper models, as in GPT-2.
 fn fresh(shape: &Shape, run: u64) -> std::result::Result<Checkpoint, ModelError> {
-    // Nguyen and Salazar 2019: for a narrow model wider than the usual 0.02.
+    // Nguyen and Salazar (2019): larger than the usual 0.02 for a narrow model.
     let deviation = (0.4 / shape.hidden as f64).sqrt();
     let added = deviation / (2.0 * shape.layers as f64).sqrt();
     let tensor = |(index, (name, dims)): (usize, (String, Vec<usize>))| {
@@ -129,7 +129,7 @@ fn fresh(shape: &Shape, run: u64) -> std::result::Result<Checkpoint, ModelError>
     Ok(Checkpoint { shape: shape.clone(), weights: weights? })
 }
 
-/// Twelve uniform draws, centred: mean 0, variance 1, and the same on every machine.
+/// Returns the centred sum of twelve uniform draws: mean 0, variance 1, and the same on every machine.
 fn normal(stream: &mut Stream) -> f64 {
     (0..12).map(|_| stream.unit()).sum::<f64>() - 6.0
 }

@@ -1,42 +1,41 @@
-//! A training that is not done yet: its recipe and its last state, in a folder beside the model's. It goes on from there to the
-//! same model, byte for byte.
+//! An unfinished training: its recipe and its last state, in a folder beside the model's. A resumed
+//! training gives the same model, byte for byte.
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, lasting, lasting_up_to, lasting_whole, write_lasting};
 use allot_engine::core::Core;
 use allot_engine::model::Precision;
-use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_up_to, lasting_whole, write_lasting};
 
 use super::{Alphabet, Recipe, folder, told};
 
-/// What a state is called while it is written.
+/// The name of a state while it is written.
 const WRITING: &str = ".writing";
 
-/// Where a training is kept until it is done.
+/// The folder that stores a training until it is finished.
 #[derive(Clone, Debug)]
 pub struct Unfinished(PathBuf);
 
-/// What a training had come to.
+/// A stored state of a training.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Steps made.
+    /// Optimizer steps made.
     pub steps: u32,
     folder: PathBuf,
 }
 
 impl Unfinished {
-    /// That of a model which is to be in this folder.
+    /// Returns the unfinished training of the model in this folder.
     pub fn of(model: &Path) -> Self {
         Self(folder::beside(model, "", ".unfinished"))
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.0
     }
 
-    /// Whether there is one, or what is left of one that was done.
+    /// Returns whether it exists, possibly as the remainder of a finished training.
     pub fn exists(&self) -> bool {
         let is_empty = || std::fs::read_dir(&self.0).is_ok_and(|mut entries| entries.next().is_none());
         self.recipe().exists() || is_empty()
@@ -46,7 +45,7 @@ impl Unfinished {
         self.0.join("recipe.json")
     }
 
-    /// Begins it, or finds how far it had come. Fails where it is of another recipe.
+    /// Creates it, or returns its last state. Fails if it is from another recipe.
     pub fn begin(&self, recipe: &Recipe) -> Result<Option<Reached>> {
         let text = serde_json::to_string_pretty(recipe).map_err(|e| Error::new(format!("no recipe: {e}")))?;
         let path = self.recipe();
@@ -66,7 +65,7 @@ impl Unfinished {
         Ok(None)
     }
 
-    /// Its last state: each has its name once it is whole.
+    /// Returns its last complete state. A state gets its name only when it is complete.
     fn reached(&self) -> Result<Option<Reached>> {
         let entries = std::fs::read_dir(&self.0).map_err(|e| Error::file("read", &self.0, &e))?;
         let all = entries.flatten().filter_map(|entry| {
@@ -76,7 +75,7 @@ impl Unfinished {
         Ok(all.max_by_key(|reached| reached.steps))
     }
 
-    /// Keeps what it has come to, in place of what was kept before.
+    /// Stores a state in place of the previous one.
     pub fn keep(&self, core: &dyn Core, alphabet: &Alphabet, steps: u32) -> Result<()> {
         let (aside, place) = (self.0.join(WRITING), self.0.join(format!("step-{steps:08}")));
         let before = self.reached()?;
@@ -94,8 +93,8 @@ impl Unfinished {
         before.map_or(Ok(()), |before| folder::cleared(&before.folder))
     }
 
-    /// It is done: what was kept goes away, its recipe last, so that whatever stops this it can be done again. What somebody else
-    /// has put there stays.
+    /// Removes the stored states and, last, the recipe, so that an interrupted removal can be repeated.
+    /// Files that this program did not write are kept.
     pub fn done(&self) -> Result<()> {
         while let Some(reached) = self.reached()? {
             folder::cleared(&reached.folder)?;
@@ -113,7 +112,7 @@ impl Unfinished {
 }
 
 impl Reached {
-    /// Takes training up from it.
+    /// Resumes training from this state.
     pub(crate) fn restore(&self, core: &mut dyn Core) -> Result<()> {
         let model = self.folder.join("model");
         core.load_training(&self.folder, &model, self.steps)

@@ -83,7 +83,7 @@ class Policy:
     """A policy: the name of a shipped one, or the path of a component.
 
     `run` has prompts, steps, groups, rollouts, and pool and max_age if they are not the defaults, and columns if
-    the policy asks for some; without it only `describe` works. `caps` has fuel, seconds and memory: the limits of one call.
+    the policy asks for some; without it only `describe` works. `limits` has fuel, seconds and memory: the limits of one call.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Policy:
         settings: dict[str, bool | int | float | str] | None = None,
         *,
         run: dict[str, Any] | None = None,
-        caps: dict[str, float] | None = None,
+        limits: dict[str, float] | None = None,
         sha256: str | None = None,
     ) -> None: ...
     def describe(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-//! A run that its trainer drives: what to sample, what came of it, what to train on.
+//! A run that a trainer in Python drives: its orders, the sampled rollouts, and the batches to train on.
 //!
-//! The loop is the program's own, [`allot_loop`]: the program drives it with an engine, and here a trainer does.
+//! The loop is [`allot_loop`], which the program drives with an engine. Here a trainer drives it.
 
 mod order;
 mod told;
@@ -33,11 +33,11 @@ pub struct Allocator {
     /// The record's first line, until it is written.
     head: Option<Box<Head>>,
     folder: Option<PathBuf>,
-    /// Rollouts that the last plan asked for.
+    /// Number of rollouts that the last plan requested.
     asked: u64,
-    /// Whether the record has its last line.
+    /// Whether the record's last line is written.
     ended: bool,
-    /// Why the run is over, where that is no normal end.
+    /// The error that ended the run, if any.
     failed: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Allocator {
         let (sha256, seed) = (policy.policy.sha256().to_owned(), setup.seed);
         let of = Of { policy: sha256, run: constants, seed, tokens, columns };
         let (seed, scale, bounds) = (setup.seed, setup.advantage, Bounds::default());
-        // A trainer evaluates when it likes to.
+        // A trainer decides itself when to evaluate.
         let constants = Constants { run, seed, scale, bounds, every: None };
         Ok(Self {
             of,
@@ -87,7 +87,7 @@ impl Allocator {
         })
     }
 
-    /// What the trainer is to do next.
+    /// Returns the trainer's next order.
     fn next(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let (order, log) = py.detach(|| {
             let mut log = Vec::new();
@@ -98,14 +98,14 @@ impl Allocator {
         Ok(pythonize(py, &order)?.unbind())
     }
 
-    /// Takes what was sampled: the rollouts granted, in their order. Gives the first one's number, and for each
-    /// whether it is buffered now.
+    /// Takes the sampled rollouts, in the order of the grant. Returns the first one's number and, for each
+    /// rollout, whether it is now buffered.
     fn sampled(&mut self, rollouts: &Bound<'_, PyAny>) -> Result<(u64, Vec<bool>)> {
         let told: Vec<Told> = given("rollouts", Some(rollouts))?.unwrap_or_default();
         self.take(told)
     }
 
-    /// The trainer is done with the batch. Gives what became of the buffered rollouts.
+    /// Ends a batch. Returns what happened to the buffered rollouts.
     #[pyo3(signature = (updated, metrics, accuracy=None))]
     fn trained(
         &mut self,
@@ -118,7 +118,7 @@ impl Allocator {
         Ok(pythonize(py, &serde_json::json!({"settled": settled, "step": end}))?.unbind())
     }
 
-    /// The score before the first step, for the record.
+    /// Stores the eval accuracy before the first step for the record.
     fn scored(&mut self, accuracy: f64) -> Result<()> {
         let head = self.head.as_mut().ok_or_else(|| {
             Exception::new("the first score is taken before the first step")
@@ -128,45 +128,45 @@ impl Allocator {
         Ok(())
     }
 
-    /// Why the run is over, or none.
+    /// Returns why the run is over; none if it is not.
     #[getter]
     fn over(&self) -> Option<String> {
         let normal = || (self.run.state.at == At::Over).then(|| self.run.reason().to_string());
         self.failed.clone().or_else(normal)
     }
 
-    /// Steps finished.
+    /// Returns the number of finished steps.
     #[getter]
     fn steps(&self) -> u32 {
         self.run.state.steps
     }
 
-    /// Model updates made.
+    /// Returns the number of model updates.
     #[getter]
     fn version(&self) -> u32 {
         self.run.state.version
     }
 
-    /// What was spent.
+    /// Returns the rollouts and tokens spent.
     #[getter]
     fn spent(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(pythonize(py, &self.run.state.ledger.spent())?.unbind())
     }
 
-    /// Buffered rollouts, by prompt, as the policy sees them.
+    /// Returns the buffered rollouts by prompt, as the policy sees them.
     #[getter]
     fn groups(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         Ok(pythonize(py, &self.run.state.buffer.groups())?.unbind())
     }
 
-    /// The numbers of the buffered rollouts of a prompt, in their group's order.
+    /// Returns the numbers of a prompt's buffered rollouts, in their group's order.
     #[pyo3(name = "on_hand")]
     fn buffered(&self, prompt: u32) -> Vec<u64> {
         let buffer = &self.run.state.buffer;
         (0..).map_while(|position| buffer.rollout(PromptId(prompt), position)).map(|id| id.0).collect()
     }
 
-    /// The run's state between two steps, as text.
+    /// Returns the run's state between two steps, as text.
     fn save(&self) -> Result<String> {
         if !matches!(self.run.state.at, At::Between | At::Over) {
             let what = format!("step {} is not over", self.run.state.steps);
@@ -176,11 +176,11 @@ impl Allocator {
         kept::save(&self.of, &self.run.state, &self.record.mark())
     }
 
-    /// Goes on from a state. What the record had after it is cut off.
+    /// Resumes from a state. Cuts off the record after that state.
     fn load(&mut self, text: &str) -> Result<()> {
         let (state, mark) = kept::load(text, &self.of)?;
         self.record = match &self.folder {
-            // Of a state from before the first step there is nothing to go on with.
+            // A state from before the first step has no record.
             Some(folder) if mark.bytes > 0 => {
                 Record::resume(allot_record::Kept::open(&folder.join("record.jsonl"), &mark)?)?
             }

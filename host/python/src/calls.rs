@@ -1,4 +1,4 @@
-//! A recorded run's calls: what the policy saw, and what it answered.
+//! The calls of a recorded run: views and plans.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use pythonize::pythonize;
 
 use crate::exception::{Exception, Result};
 
-/// Reads a record, given its file or the run's folder: its head, and a list of (view, plan).
+/// Reads a record from its file or the run's folder. Returns its head and a list of (view, plan).
 #[pyfunction]
 pub fn calls(py: Python<'_>, record: PathBuf) -> PyResult<Py<PyAny>> {
     let (head, asked) = py.detach(|| read(&record))?;

@@ -1,4 +1,4 @@
-//! Columns of a trainer's data set, as it gives them: a list for each, with what each prompt has.
+//! Columns of a trainer's data set: one list per column, with one entry per prompt.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::exception::{Exception, Result};
 /// Columns by name.
 pub type Given = BTreeMap<String, Vec<Cell>>;
 
-/// The columns of a policy, of what a trainer gives and the prompts' lengths, where it says them.
+/// Returns a policy's columns, from the given ones and from the prompts' lengths, if those are given.
 pub fn wanted(
     policy: (&str, &[String]),
     given: &Given,
@@ -42,7 +42,7 @@ pub fn wanted(
     Ok(columns)
 }
 
-/// A run without the columns, and what tells them from others.
+/// Returns the run without its columns, and a hash of the columns.
 pub fn apart(run: &Run) -> (Run, Option<String>) {
     let columns = run.columns();
     let told = (!columns.is_empty()).then(|| {

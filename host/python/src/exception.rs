@@ -1,28 +1,28 @@
-//! What went wrong, as an exception of Python: the host's sentence, and its hints on lines of their own. The
-//! classes are in `allot/errors.py`.
+//! Errors as Python exceptions: the message, and hints on separate lines. The classes are in
+//! `allot/errors.py`.
 
 use std::path::Path;
 
 use allot_allocation::rules::Broken;
 use allot_allocation::shown;
-use allot_error::Error;
+use allot_base::Error;
 use allot_record::RecordError;
 use allot_sandbox::{Fault, LoadError};
 use pyo3::prelude::*;
 
-/// The result of whatever can go wrong here.
+/// The result of all fallible functions of this crate.
 pub type Result<T> = std::result::Result<T, Exception>;
 
-/// Something that is raised.
+/// A Python exception.
 #[derive(Clone, Debug)]
 pub struct Exception {
     class: Class,
     error: Error,
-    /// The name of the rule that was broken, where one was.
+    /// The name of the broken rule, if any.
     rule: Option<&'static str>,
 }
 
-/// Which class of exception it is.
+/// The exception's class.
 #[derive(Clone, Copy, Debug)]
 enum Class {
     Error,
@@ -36,34 +36,34 @@ impl Exception {
         Self { class, error, rule: None }
     }
 
-    /// Something wrong with what was given, or with the order of calls.
+    /// Returns an exception about an argument or the order of calls.
     pub fn new(what: impl Into<String>) -> Self {
         Error::new(what).into()
     }
 
-    /// The same, with one more hint.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { error: self.error.hint(hint), ..self }
     }
 
-    /// A file that could not be read or made.
+    /// Returns an exception about a file that could not be read or made.
     pub fn file(verb: &str, path: &Path, error: &std::io::Error) -> Self {
         Error::file(verb, path, error).into()
     }
 
-    /// A component that is no policy of this contract.
+    /// Returns an exception about a component that can't be loaded as a policy.
     pub fn load(source: &str, error: &LoadError) -> Self {
         let what = format!("could not load policy `{source}`: {error}");
         Self::of(Class::LoadError, Error::told(what, error.hint()))
     }
 
-    /// A policy that gave no answer; `place` is what comes before its name.
+    /// Returns an exception about a policy without an answer. `place` precedes the policy's name.
     pub fn fault(place: &str, policy: &str, fault: &Fault) -> Self {
         let error = Error::new(format!("{place}policy `{policy}` {fault}"));
         Self::of(Class::PolicyFault, error.hints(fault.hints()))
     }
 
-    /// The sentence.
+    /// Returns the message.
     pub fn what(&self) -> &str {
         &self.error.what
     }
@@ -100,7 +100,7 @@ impl From<Exception> for PyErr {
             Class::PolicyFault => "PolicyFault",
             Class::BrokenRule => "BrokenRule",
         };
-        // An exception is mostly printed to a terminal.
+        // Exceptions are usually printed to a terminal.
         let fit = |words: &str| shown::lines(words, 64 << 10);
         let hint = (!error.hints.is_empty()).then(|| fit(&error.hints.join("\nhint: ")));
         let what = fit(&error.what);

@@ -1,4 +1,4 @@
-//! A run between two steps as text, and back.
+//! Converts a run between two steps to text, and back.
 
 use allot_allocation::Run;
 use allot_loop::State;
@@ -10,18 +10,18 @@ use crate::exception::{Exception, Result};
 /// The version of this format.
 const FORMAT: u32 = 3;
 
-/// What a checkpoint is a checkpoint of.
+/// The identity of a checkpoint's run.
 #[derive(PartialEq, Serialize, Deserialize)]
 pub struct Of {
-    /// The component's hash.
+    /// The component's sha256.
     pub policy: String,
     /// The run's constants.
     pub run: Run,
-    /// Its seed.
+    /// The run's seed.
     pub seed: u64,
-    /// Lengths of its prompts, all together: another data set is most often told by it.
+    /// The total length of all prompts, which usually differs between data sets.
     pub tokens: u64,
-    /// Tells the columns that the policy is shown from others.
+    /// A hash of the columns that the policy sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,
 }
@@ -30,7 +30,7 @@ pub struct Of {
 struct Saved<'a> {
     format: u32,
     of: &'a Of,
-    /// How far the record had come.
+    /// The record's length at that time.
     record: &'a Mark,
     kept: &'a State,
 }
@@ -43,13 +43,13 @@ struct Read {
     kept: State,
 }
 
-/// A run's state as text.
+/// Returns a run's state as text.
 pub fn save(of: &Of, kept: &State, record: &Mark) -> Result<String> {
     serde_json::to_string(&Saved { format: FORMAT, of, record, kept })
         .map_err(|e| Exception::new(format!("the state could not be written: {e}")))
 }
 
-/// A run's state from text, and how far its record had come. It must be a state of this very run.
+/// Parses a run's state and its record's length. Fails if the state is from another run.
 pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
     let read: Read =
         serde_json::from_str(text).map_err(|e| Exception::new(format!("this is no state of a run: {e}")))?;

@@ -1,8 +1,8 @@
-//! The wheel's native half: policies, and everything of a run that is neither sampling nor learning, for a
-//! trainer that is written in Python. The other half is `allot/`.
+//! The native half of the wheel: policies, and all of a run except sampling and training, for a trainer in
+//! Python. The other half is `allot/`.
 //!
-//! It is the loop, the rules and the record of the other crates, and none of its own: what comes when is said by
-//! `allot-loop`, which the program drives, too. It knows nothing of any trainer, of text or of tensors.
+//! It uses the loop, the rules and the record of the other crates. The order of events is defined by
+//! `allot-loop`, which the program uses, too. This crate knows nothing about trainers, text or tensors.
 
 mod allocator;
 mod calls;

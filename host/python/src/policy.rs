@@ -1,4 +1,4 @@
-//! A policy as Python has it: loaded, its settings checked, asked by a view.
+//! A policy in Python: loaded, with checked settings, queried with views.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,25 +18,25 @@ use crate::columns::{self, Given};
 use crate::exception::{Exception, Result};
 use crate::shipped::bytes;
 
-/// A policy: the name of one that ships, or the path of a component.
+/// A policy: the name of a shipped one, or the path of a component.
 #[pyclass(frozen, module = "allot._allot")]
 pub struct Policy {
     loaded: Arc<Loaded>,
-    /// The run that it was begun for, where one was given.
+    /// The run that it has begun, if one was given.
     run: Option<Run>,
     state: Mutex<Vec<u8>>,
 }
 
-/// A policy as a run has it.
+/// A policy and its settings in a run.
 pub struct Loaded {
     /// The component in its sandbox.
     pub policy: allot_sandbox::Policy,
-    /// Its settings in force.
+    /// Its effective settings.
     pub settings: Vec<(String, Value)>,
     caps: Caps,
 }
 
-/// What one call may use; see [`Caps`] for the defaults.
+/// Limits of one call; see [`Caps`] for the defaults.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct CapsGiven {
@@ -57,7 +57,7 @@ struct RunGiven {
     max_age: Option<u32>,
     #[serde(default)]
     columns: Given,
-    /// How the run samples, rewards and learns, as a record has it.
+    /// The terms of sampling, rewards and updates, in a record's format.
     #[serde(default)]
     terms: Option<Terms>,
 }
@@ -65,18 +65,18 @@ struct RunGiven {
 #[pymethods]
 impl Policy {
     #[new]
-    #[pyo3(signature = (source, settings=None, *, run=None, caps=None, sha256=None))]
+    #[pyo3(signature = (source, settings=None, *, run=None, limits=None, sha256=None))]
     fn new(
         py: Python<'_>,
         source: &str,
         settings: Option<&Bound<'_, PyAny>>,
         run: Option<&Bound<'_, PyAny>>,
-        caps: Option<&Bound<'_, PyAny>>,
+        limits: Option<&Bound<'_, PyAny>>,
         sha256: Option<&str>,
     ) -> Result<Self> {
         let settings: BTreeMap<String, serde_json::Value> = given("settings", settings)?.unwrap_or_default();
         let run: Option<RunGiven> = given("run", run)?;
-        let caps = given::<CapsGiven>("caps", caps)?.unwrap_or_default().caps()?;
+        let caps = given::<CapsGiven>("limits", limits)?.unwrap_or_default().caps()?;
         py.detach(|| {
             let loaded = Loaded::new(source, &settings, caps, sha256)?;
             let run = run.map(|run| run.with(&loaded)).transpose()?;
@@ -86,7 +86,7 @@ impl Policy {
         })
     }
 
-    /// What the policy says of itself, and which build of it this is.
+    /// Returns the policy's description and its build.
     fn describe(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let Description { name, version, summary, settings, signals, columns, .. } =
             self.loaded.policy.description();
@@ -101,7 +101,7 @@ impl Policy {
         Ok(pythonize(py, &all)?.unbind())
     }
 
-    /// The settings in force.
+    /// Returns the effective settings.
     #[getter]
     fn settings(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let settings: serde_json::Map<_, _> = self
@@ -113,7 +113,7 @@ impl Policy {
         Ok(pythonize(py, &settings)?.unbind())
     }
 
-    /// What the policy remembers.
+    /// Returns the policy's state.
     #[getter]
     fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.remembered())
@@ -124,7 +124,7 @@ impl Policy {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// Asks what to do next. The plan keeps the rules, or there is none.
+    /// Returns the policy's plan for a view. Raises an exception if the plan breaks a rule.
     fn decide(&self, py: Python<'_>, view: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let view: View = depythonize(view).map_err(|e| Exception::new(format!("this is no view: {e}")))?;
         let run = self.run.as_ref().ok_or_else(|| {
@@ -146,7 +146,7 @@ impl Policy {
 }
 
 impl Policy {
-    /// What is shared with a run.
+    /// Returns the part that is shared with a run.
     pub fn loaded(&self) -> Arc<Loaded> {
         self.loaded.clone()
     }
@@ -171,18 +171,18 @@ impl Loaded {
         Ok(Self { policy, settings, caps })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.policy.description().name
     }
 
-    /// Checks the run's settings and gives the first state.
+    /// Checks the run's settings and returns the first state.
     pub fn begin(&self, run: &Run) -> Result<Vec<u8>> {
         let begun = self.policy.begin(run).map_err(|fault| Exception::fault("", self.name(), &fault))?;
         Ok(begun.0)
     }
 
-    /// A plan that keeps the rules. `log` takes the policy's own words, whatever becomes of its plan.
+    /// Returns a plan that obeys the rules. `log` gets the policy's log lines even for a rejected plan.
     fn decide(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<LogLine>) -> Result<Plan> {
         let plan = self.ask(run, state, view, log)?;
         let bounds = Bounds::default().within(run);
@@ -190,7 +190,7 @@ impl Loaded {
         Ok(plan)
     }
 
-    /// A plan that may break a rule.
+    /// Returns a plan that may break a rule.
     pub fn ask(&self, run: &Run, state: &[u8], view: &View, log: &mut Vec<LogLine>) -> Result<Plan> {
         let (plan, cost) = self.policy.decide(run, state, view).map_err(|fault| {
             let place = format!("in step {}, round {} ", view.step, view.round);
@@ -200,7 +200,7 @@ impl Loaded {
         Ok(plan)
     }
 
-    /// The policy as a record has it.
+    /// Returns the policy in a record's format.
     pub fn stamp(&self) -> PolicyStamp {
         let description = self.policy.description();
         PolicyStamp {
@@ -212,7 +212,7 @@ impl Loaded {
         }
     }
 
-    /// Its limits as a record has them.
+    /// Returns its limits in a record's format.
     pub fn caps(&self) -> CapsStamp {
         let Caps { fuel, time, memory } = self.caps;
         CapsStamp { fuel, seconds: time.as_secs_f64(), memory }
@@ -226,7 +226,7 @@ impl CapsGiven {
             None => default.time,
             Some(s) if s > 0.0 && s <= 86_400.0 => Duration::from_secs_f64(s),
             Some(s) => {
-                let what = format!("`caps`: `seconds` is {s}; it is more than 0 and at most a day, 86400");
+                let what = format!("`limits`: `seconds` is {s}; it is more than 0 and at most a day, 86400");
                 return Err(Exception::new(what));
             }
         };
@@ -255,7 +255,7 @@ impl RunGiven {
     }
 }
 
-/// Something given as dictionaries, lists and numbers; `name` is the argument's.
+/// Converts an argument that consists of dictionaries, lists and numbers. `name` is the argument's name.
 pub fn given<T: for<'de> Deserialize<'de>>(
     name: &str,
     value: Option<&Bound<'_, PyAny>>,
@@ -264,7 +264,7 @@ pub fn given<T: for<'de> Deserialize<'de>>(
     depythonize(value).map(Some).map_err(|e| Exception::new(format!("`{name}`: {e}")))
 }
 
-/// A value of Python as a setting of the default's type. A whole number serves as a number.
+/// Converts a Python value to a setting of the default's type. An integer is accepted as a number.
 fn fit(given: &serde_json::Value, default: &Value) -> Option<Value> {
     match default {
         Value::Flag(_) => given.as_bool().map(Value::Flag),
@@ -274,7 +274,7 @@ fn fit(given: &serde_json::Value, default: &Value) -> Option<Value> {
     }
 }
 
-/// Hands a policy's own words to Python's logging.
+/// Passes a policy's log lines to Python's logging.
 pub fn tell(py: Python<'_>, lines: Vec<LogLine>) -> PyResult<()> {
     if lines.is_empty() {
         return Ok(());
@@ -287,13 +287,13 @@ pub fn tell(py: Python<'_>, lines: Vec<LogLine>) -> PyResult<()> {
             Level::Warn => "warning",
             Level::Error => "error",
         };
-        // With an argument, for the words may hold what logging would take for one.
+        // The text is an argument, because logging would interpret `%` in a message.
         logger.call_method1(level, ("%s", line.text))?;
     }
     Ok(())
 }
 
-/// The folder in which the program, too, keeps this user's compiled code.
+/// Returns the cache folder of compiled code, which the program uses, too.
 fn cache() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(own) = set("ALLOT_CACHE") {

@@ -1,4 +1,4 @@
-//! What a run is, as its trainer tells it: checked before anything starts.
+//! The setup of a run, as its trainer gives it, checked before anything starts.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::columns::{self, Given};
 use crate::exception::{Exception, Result};
 use crate::policy::Loaded;
 
-/// A run to be made. The names are those of a config.
+/// The setup of a run. The names are those of a config.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -25,29 +25,29 @@ pub struct Setup {
     pub order: Order,
     /// Each prompt's length, in tokens.
     pub lengths: Vec<u32>,
-    /// What each prompt has in columns of the data set, by their names.
+    /// Columns of the data set by name, with one entry per prompt.
     #[serde(default)]
     pub columns: Given,
-    /// The longest that an answer gets, in tokens.
+    /// The length limit of an answer, in tokens.
     pub longest: u32,
     pub budget: Budget,
     pub advantage: Scale,
     /// Signals that the trainer measures.
     pub signals: Vec<String>,
-    /// Parameters that compute a token, where a policy is told what tokens take.
+    /// Number of parameters that compute a token. It determines the token costs that policies see.
     #[serde(default)]
     pub parameters: Option<u64>,
-    /// What samples and learns, for the record.
+    /// The name of the sampling and training software, for the record.
     pub engine: String,
-    /// What was trained on what, for the record.
+    /// The model and data of the training, for the record.
     pub training: Option<serde_json::Value>,
-    /// How the trainer updates where a batch says nothing else, if it lets a batch say otherwise.
+    /// The trainer's default geometry of an update, if a batch may change it.
     pub update: Option<Geometry>,
-    /// The run's folder, where it leaves a record.
+    /// The run's folder, if the run keeps a record.
     pub folder: Option<PathBuf>,
 }
 
-/// What a run may spend.
+/// The budget of a run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Budget {
@@ -64,7 +64,7 @@ impl Default for Budget {
 }
 
 impl Setup {
-    /// Whether a run can be made of it.
+    /// Checks that the setup is valid.
     pub fn check(&self) -> Result<()> {
         let budget = &self.budget;
         let positive = [
@@ -99,7 +99,7 @@ impl Setup {
         Ok(())
     }
 
-    /// How the trainer samples and learns, as far as it says so.
+    /// Returns the terms of sampling and training, as far as the trainer gives them.
     pub fn terms(&self, policy: &Loaded) -> Result<Terms> {
         let wanted = (policy.name(), policy.policy.description().columns.as_slice());
         let columns = columns::wanted(wanted, &self.columns, Some(&self.lengths), self.lengths.len() as u32)?;
@@ -112,7 +112,7 @@ impl Setup {
         Ok(Terms { update, costs: costs.unwrap_or_default(), ..terms })
     }
 
-    /// The run as the policy sees it.
+    /// Returns the run as the policy sees it.
     pub fn run(&self, settings: Vec<(String, Value)>) -> Run {
         Run {
             settings,
@@ -127,7 +127,7 @@ impl Setup {
         }
     }
 
-    /// The limits of the ledger.
+    /// Returns the ledger's limits.
     pub fn limits(&self) -> Limits {
         let Budget { rounds, step_rollouts, .. } = self.budget;
         let default = || Limits::rollouts_of_step(rounds, self.groups, self.rollouts);
@@ -140,7 +140,7 @@ impl Setup {
         }
     }
 
-    /// The first line of the record of a run under a policy, whose first state this is.
+    /// Returns the record's first line for a run under a policy with this first state.
     pub fn head(&self, policy: &Loaded, run: Run, state: &[u8]) -> Box<Head> {
         Box::new(Head {
             format: allot_record::FORMAT,

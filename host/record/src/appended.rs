@@ -1,5 +1,5 @@
-//! A file that is only ever appended to, and a hash that runs along with it. A checkpoint keeps how far the
-//! file had come and the hash by then; a run goes on with it only where it still holds that.
+//! Append-only files with a running hash. A checkpoint stores a file's length and hash. A run resumes only
+//! if the file still begins with the same bytes.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,16 +11,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{RecordError, Result, hex};
 
-/// How far a file had come.
+/// A position in a file, with the hash of the content up to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Its bytes by then.
+    /// Length, in bytes.
     pub bytes: u64,
-    /// Their sha256, in hexadecimal.
+    /// The sha256 of these bytes, in hexadecimal.
     pub sha256: String,
 }
 
-/// A file as it is written, from its start on or from a mark on.
+/// A file that is being appended to.
 pub struct Appended {
     to: Box<dyn Write + Send + Sync>,
     path: PathBuf,
@@ -28,7 +28,7 @@ pub struct Appended {
     hash: Sha256,
 }
 
-/// A file that holds what its mark says. What was written after it is still there.
+/// A file whose beginning matches its mark. Content after the mark is still there.
 #[derive(Debug)]
 pub struct Kept {
     file: File,
@@ -38,34 +38,34 @@ pub struct Kept {
 }
 
 impl Appended {
-    /// A new file. Fails where there is something of that name.
+    /// Creates a file. Fails if the path exists.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
         Ok(Self::to(Box::new(file), path))
     }
 
-    /// A file written to `writer`; `path` is what it is called.
+    /// Returns a file that writes to `writer`. `path` is its name in error messages.
     pub fn to(writer: Box<dyn Write + Send + Sync>, path: &Path) -> Self {
         Self { to: writer, path: path.to_owned(), bytes: 0, hash: Sha256::new() }
     }
 
-    /// How far it has come.
+    /// Returns the current length and hash.
     pub fn mark(&self) -> Mark {
         Mark { bytes: self.bytes, sha256: hex(&self.hash.clone().finalize()) }
     }
 
-    /// Its bytes so far.
+    /// Returns the number of bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What it is called.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits until all of it is on the disk, under its name: a file that somebody removed is noticed. To be
-    /// called before a checkpoint that counts on it.
+    /// Waits until all content is on the disk. Opens the file by name, so a removed file is noticed. Call
+    /// it before writing a checkpoint that relies on the file.
     pub fn sync(&self) -> io::Result<()> {
         OpenOptions::new().write(true).open(&self.path)?.sync_data()
     }
@@ -94,14 +94,14 @@ impl fmt::Debug for Appended {
 }
 
 impl Kept {
-    /// Opens a file that has come so far, and maybe farther. Fails where it is shorter, or holds something
-    /// else. Nothing is changed yet: of several files all can be looked at first.
+    /// Opens a file whose content up to the mark must be unchanged. Fails if the file is shorter or
+    /// different. Changes nothing yet, so that several files can be checked first.
     pub fn open(path: &Path, mark: &Mark) -> Result<Self> {
         let failed = |e| RecordError::file("read", path, e);
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
         let (hash, bytes) = hashed(Read::take(&mut file, mark.bytes)).map_err(failed)?;
         if bytes < mark.bytes {
-            // Lengthening it would fill the gap with zeros, which no reader of any of a run's files takes.
+            // Extending the file would fill the gap with zeros, which no reader of a run's files accepts.
             return Err(RecordError::Short { path: path.to_owned(), found: bytes, counted: mark.bytes });
         }
         if hex(&hash.clone().finalize()) != mark.sha256 {
@@ -110,7 +110,7 @@ impl Kept {
         Ok(Self { file, path: path.to_owned(), bytes, hash })
     }
 
-    /// Cuts off what was written after the mark, and goes on from there.
+    /// Removes the content after the mark. Returns the file, ready for appending.
     pub fn cut(mut self) -> Result<Appended> {
         let cut = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::Start(self.bytes)));
         cut.map_err(|e| RecordError::file("write", &self.path, e))?;
@@ -119,14 +119,14 @@ impl Kept {
 }
 
 impl Mark {
-    /// How far a file has come.
+    /// Returns the length and hash of a file.
     pub fn of(path: &Path) -> Result<Self> {
         let hashed = File::open(path).and_then(hashed);
         let (hash, bytes) = hashed.map_err(|e| RecordError::file("read", path, e))?;
         Ok(Self { bytes, sha256: hex(&hash.finalize()) })
     }
 
-    /// Fails where a file that was finished at this mark holds anything else.
+    /// Fails if a finished file differs from this mark.
     pub fn is_of(&self, path: &Path) -> Result<()> {
         let found = Self::of(path)?;
         if found.bytes < self.bytes {
@@ -140,7 +140,7 @@ impl Mark {
     }
 }
 
-/// The running hash of all that a reader has, and how much that was.
+/// Hashes all bytes of a reader. Returns the running hash and the number of bytes.
 fn hashed(mut from: impl Read) -> io::Result<(Sha256, u64)> {
     let (mut hash, mut bytes, mut part) = (Sha256::new(), 0, vec![0; 1 << 16]);
     loop {

@@ -1,5 +1,5 @@
-//! How a policy's state changed in a call. A policy with a memory of every prompt has a state of hundreds of kilobytes, of
-//! which a call changes a few bytes: written down whole each time, it would be nearly all of a record.
+//! Changes of a policy's state in a call. A policy that remembers every prompt has a state of hundreds of
+//! kilobytes, and a call changes only a few bytes. Complete states would take up nearly all of a record.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::line::{hex, unhex};
 
-/// A state, told by what it was before.
+/// A state, described relative to the state before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum StateChange {
-    /// All of it, in hexadecimal.
+    /// The whole state, in hexadecimal.
     Whole(String),
-    /// Its pieces, in order.
+    /// The pieces of the state, in order.
     Pieces(Vec<Piece>),
 }
 
@@ -22,9 +22,9 @@ pub enum StateChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Piece {
-    /// So many bytes of the state before, from an offset on: `[offset, length]`.
+    /// Bytes of the state before: `[offset, length]`.
     Kept(usize, usize),
-    /// Other bytes, in hexadecimal.
+    /// New bytes, in hexadecimal.
     New(String),
 }
 
@@ -37,14 +37,14 @@ impl Piece {
     }
 }
 
-/// States shorter than this are told whole, so that they can be read.
+/// States shorter than this, in bytes, are written whole, so that people can read them.
 const SHORT: usize = 1 << 10;
 
-/// The state before is looked through in blocks of so many bytes. What is kept in shorter pieces is told anew.
+/// Block size for searching the state before, in bytes. Shorter matches are written as new bytes.
 const BLOCK: usize = 32;
 
 impl StateChange {
-    /// The change from one state to another: none if they are the same. It follows from the two alone.
+    /// Returns the change from `before` to `after`, or `None` if they are equal.
     pub fn of(before: &[u8], after: &[u8]) -> Option<Self> {
         if before == after {
             return None;
@@ -61,8 +61,8 @@ impl StateChange {
         Some(Self::Pieces(ranges.iter().map(piece).collect()))
     }
 
-    /// About how many bytes it takes: those of a state, and ten for each piece that is kept, whose numbers take the place of
-    /// as many.
+    /// Returns the approximate size of the change in bytes: the new bytes, plus 10 for each kept piece,
+    /// whose two numbers take about as much space.
     pub fn bytes(&self) -> u64 {
         let bytes = match self {
             Self::Whole(text) => text.len() / 2,
@@ -71,8 +71,8 @@ impl StateChange {
         bytes as u64
     }
 
-    /// The state after it. None if it is no hexadecimal, names bytes that the state before has not, or comes to more
-    /// than a state may have.
+    /// Returns the state after the change. `None` if the change has invalid hexadecimal, refers to bytes
+    /// beyond the state before, or exceeds the maximum size of a state.
     pub fn apply(&self, before: &[u8]) -> Option<Vec<u8>> {
         let pieces = match self {
             Self::Whole(text) => return unhex(text),
@@ -94,21 +94,21 @@ impl StateChange {
     }
 }
 
-/// A stretch of the state after a call.
+/// A range of the state after a call.
 #[derive(Clone, Copy)]
 enum Range {
     Kept { from: usize, length: usize },
     New { at: usize, length: usize },
 }
 
-/// Both states side by side: what is kept, as long as it goes, and what is new between. None where more than half is new.
+/// Returns the kept and new ranges of `after`, with the longest matches. `None` if over half is new.
 fn ranges(before: &[u8], after: &[u8]) -> Option<Vec<Range>> {
     let mut blocks: HashMap<u64, usize> = HashMap::with_capacity(before.len() / BLOCK);
     for (i, block) in before.chunks_exact(BLOCK).enumerate() {
         blocks.entry(key(block)).or_insert(i * BLOCK);
     }
     let (mut all, mut at, mut told, mut new) = (Vec::new(), 0, 0, 0);
-    // Where the state before goes on if nothing moved since what was kept last.
+    // Position in `before` that continues the last match, if nothing was inserted or removed.
     let mut expected = 0;
     while at + BLOCK <= after.len() {
         let block = &after[at..at + BLOCK];
@@ -135,11 +135,11 @@ fn ranges(before: &[u8], after: &[u8]) -> Option<Vec<Range>> {
         all.push(Range::New { at: told, length: after.len() - told });
         new += after.len() - told;
     }
-    // A piece that is kept takes up to twenty letters, as ten bytes do.
+    // A kept piece takes up to 20 characters, as many as 10 new bytes.
     (new + 10 * all.len() <= after.len() / 2).then_some(all)
 }
 
-/// The first bytes of a block, by which it is looked up.
+/// Returns the first bytes of a block, the key for finding it.
 fn key(block: &[u8]) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&block[..8]);
@@ -156,7 +156,7 @@ mod tests {
         serde_json::to_string(change).unwrap()
     }
 
-    /// A state of entries of so many bytes, sorted by the prompt that they begin with.
+    /// A state with entries of fixed size, sorted by the prompt at their beginning.
     fn entries(of: impl IntoIterator<Item = (u32, f64)>) -> Vec<u8> {
         of.into_iter()
             .flat_map(|(id, value)| [&id.to_le_bytes()[..], &value.to_le_bytes()].concat())
@@ -177,7 +177,7 @@ mod tests {
         after[12 * 100 + 4..12 * 101].copy_from_slice(&0.5_f64.to_le_bytes());
         after.splice(12 * 7000..12 * 7000, entries([(13_999, 0.25)]));
         let change = StateChange::of(&before, &after).unwrap();
-        // What is the same by chance, such as the zeros with which both numbers begin, is kept as well.
+        // Coincidental matches are kept, too, such as the zeros at the beginning of both numbers.
         let told = r#"[[0,1210],"e03f",[1212,82788],"af360000000000000000d03f",[84000,60000]]"#;
         assert_eq!(text(&change), told);
         assert_eq!(change.apply(&before), Some(after));
@@ -210,7 +210,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Bytes of few kinds, so that pieces are found in many places.
+        /// Bytes with few distinct values, so that pieces match in many places.
         #[test]
         fn whatever_was_cut_out_put_in_and_turned_around_comes_back(
             before in proptest::collection::vec(0_u8..3, 0..3000),

@@ -1,49 +1,49 @@
-//! What can go wrong with a record.
+//! Errors of reading and writing records.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use allot_error::Error;
+use allot_base::Error;
 use thiserror::Error;
 
-/// Why a record could not be written, read or believed.
+/// An error of writing, reading or checking a record.
 #[derive(Debug, Error)]
 pub enum RecordError {
     /// A file could not be read or written.
     #[error("could not {verb} `{}`: {error}", .path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
-    /// There is a record in this place already.
+    /// A record exists at this path already.
     #[error("there is a record in `{}` already", .0.display())]
     There(PathBuf),
-    /// A record's file went away while lines were written into it.
+    /// A record's file was removed or moved while the run was writing to it.
     #[error("`{}` is gone: it was removed or moved while the run went on", .0.display())]
     Gone(PathBuf),
-    /// A file is shorter than a checkpoint says.
+    /// A file is shorter than at the checkpoint.
     #[error("`{}` has {found} bytes, and the checkpoint counts on {counted}", .path.display())]
     Short {
         /// The file.
         path: PathBuf,
-        /// Bytes that it has.
+        /// Actual length, in bytes.
         found: u64,
-        /// Bytes that it should have.
+        /// Length at the checkpoint, in bytes.
         counted: u64,
     },
-    /// A file that is not what it was.
+    /// A file's content differs from the checkpoint.
     #[error("`{}` is not what it was at the checkpoint: something in its first {counted} bytes was changed", .path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// Bytes that it had at the checkpoint.
+        /// Length at the checkpoint, in bytes.
         counted: u64,
     },
-    /// A record of another format.
+    /// A record of an unsupported format.
     #[error("`{}` is a record of format {format}; this program reads format {}", .path.display(), crate::FORMAT)]
     Format {
         /// The file.
@@ -51,20 +51,20 @@ pub enum RecordError {
         /// Its format.
         format: u32,
     },
-    /// A record whose first line is something else.
+    /// A record whose first line is not a head.
     #[error("`{}` does not begin with a head", .0.display())]
     NoHead(PathBuf),
-    /// A file without one whole line.
+    /// A file without a complete line.
     #[error("`{}` holds no record: not one whole line", .0.display())]
     Empty(PathBuf),
-    /// A line that is none.
+    /// An invalid line.
     #[error("`{}` line {number} is not a line of a record: {reason}", .path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line's number, from 1.
         number: usize,
-        /// Why it is none.
+        /// The reason why the line is invalid.
         reason: String,
     },
     /// Lines that contradict those before them.
@@ -87,7 +87,7 @@ impl From<RecordError> for Error {
 }
 
 impl RecordError {
-    /// What to do about it, where there is something to do.
+    /// Returns a hint for fixing the error, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::There(_) => Some("give another folder with --out, or remove it"),
@@ -102,7 +102,7 @@ impl RecordError {
         }
     }
 
-    /// A file that could not be read or written.
+    /// Returns the error for a file that could not be read or written.
     pub(crate) fn file(verb: &'static str, path: &Path, error: io::Error) -> Self {
         Self::File { verb, path: path.to_owned(), error }
     }

@@ -1,6 +1,6 @@
-//! The record of a run: append-only lines of JSON, one for the run's head, one for each call of the
-//! policy, one for the rollouts that it led to, one for each step, one for the end, one where another policy
-//! takes over, and one for each column of the data set that a policy is shown. Enough to replay every decision.
+//! The record of a run: append-only lines of JSON. There is one line for the head, each call of the policy,
+//! the rollouts of each plan, each step, each change of policy, each column of the data set that a policy
+//! is shown, and the end. These lines suffice to replay every decision.
 //!
 //! `docs/reference/record.md` describes the lines for readers in other languages.
 //!
@@ -35,23 +35,23 @@ pub use line::{
 pub use times::{Machine, Phase, Seconds, Time, Times};
 pub use views::{Asked, Views};
 
-/// The result of whatever reads or writes a record.
+/// The result of reading or writing a record.
 pub type Result<T> = std::result::Result<T, RecordError>;
 
-/// Where a run's lines go.
+/// A record that is being written.
 pub struct Record {
     to: Option<Appended>,
-    /// Whether it is a file, which may be removed during the run.
+    /// Whether the record is a file, which may be removed during the run.
     file: bool,
 }
 
 impl Record {
-    /// A record that keeps nothing.
+    /// Returns a record that discards all lines.
     pub fn none() -> Self {
         Self { to: None, file: false }
     }
 
-    /// Creates a record in a file that must not exist, so that no record is overwritten.
+    /// Creates a record in a new file. Fails if the file exists, so that no record is overwritten.
     pub fn create(path: &Path) -> Result<Self> {
         let file = Appended::create(path).map_err(|e| {
             if e.kind() == std::io::ErrorKind::AlreadyExists {
@@ -62,44 +62,44 @@ impl Record {
         Ok(Self { to: Some(file), file: true })
     }
 
-    /// A record written to `writer`; `path` is what it is called where it fails.
+    /// Returns a record that writes to `writer`. `path` is its name in error messages.
     pub fn to(writer: Box<dyn Write + Send + Sync>, path: &Path) -> Self {
         Self { to: Some(Appended::to(writer, path)), file: false }
     }
 
-    /// The record of a run that goes on from a checkpoint: lines after its mark are cut off.
+    /// Returns the record of a run resumed from a checkpoint. Removes the lines after the mark.
     pub fn resume(kept: Kept) -> Result<Self> {
         Ok(Self { to: Some(kept.cut()?), file: true })
     }
 
-    /// Waits until the lines are on the disk. To be called before a checkpoint that counts on them.
+    /// Waits until the lines are on the disk. Call it before writing a checkpoint that relies on them.
     pub fn sync(&self) -> Result<()> {
         let Some(file) = &self.to else { return Ok(()) };
         file.sync().map_err(|e| RecordError::file("write", file.path(), e))
     }
 
-    /// Bytes in whole lines so far.
+    /// Returns the number of bytes in complete lines so far.
     pub fn bytes(&self) -> u64 {
         self.to.as_ref().map_or(0, Appended::bytes)
     }
 
-    /// How far it has come: what a checkpoint keeps for [`Kept::open`].
+    /// Returns the current length and hash, which a checkpoint stores for [`Kept::open`].
     pub fn mark(&self) -> Mark {
         self.to.as_ref().map(Appended::mark).unwrap_or_default()
     }
 
-    /// Begins it: its head, and a line for each column that the policy is shown.
+    /// Writes the head and a line for each column that the policy is shown.
     pub fn begin(&mut self, head: Box<Head>) -> Result<()> {
         let columns = head.run.columns();
         self.write(&Line::Head(head))?;
         columns.iter().try_for_each(|column| self.write(&Line::Column(Box::new(Column::clone(column)))))
     }
 
-    /// Appends a line and hands it to the operating system, so that a crash of this program loses
-    /// nothing that was written.
+    /// Appends a line and passes it to the operating system, so that a crash of this program loses no
+    /// written line.
     ///
-    /// A thread of its own would lose what it has not written yet when the process is killed, and would save
-    /// about a thousandth of the quickstart's step: `benches/long.rs` measures what writing takes.
+    /// A separate writer thread would lose pending lines when the process is killed. It would save only
+    /// about 0.1 % of a quickstart step: `benches/long.rs` measures the time for writing.
     pub fn write(&mut self, line: &Line) -> Result<()> {
         let Some(file) = &mut self.to else { return Ok(()) };
         let text = serde_json::to_vec(line).map_err(std::io::Error::from).and_then(|mut text| {
@@ -107,7 +107,7 @@ impl Record {
             file.write_all(&text)
         });
         text.map_err(|e| RecordError::file("write", file.path(), e))?;
-        // Lines would go into a deleted file, unnoticed until the next checkpoint.
+        // Lines written to a deleted file would be lost, unnoticed until the next checkpoint.
         if self.file && matches!(line, Line::Step(_) | Line::End(_)) && !file.path().exists() {
             return Err(RecordError::Gone(file.path().to_owned()));
         }
@@ -115,24 +115,24 @@ impl Record {
     }
 }
 
-/// A record that is read line by line.
+/// A reader of a record, line by line.
 pub struct Reader {
     from: BufReader<File>,
     path: PathBuf,
     number: usize,
     cut: bool,
-    /// The first line after those that belong to the head, which was read with them.
+    /// The first line after the head's columns, which is read along with them.
     ahead: Option<Result<Line>>,
 }
 
-/// How a line of a column begins.
+/// Beginning of a column's line.
 const COLUMN: &[u8] = b"{\"kind\":\"column\",";
 
-/// The longest line that is read. The rollouts of one round of the largest step take a tenth of it.
+/// Maximum length of a line, in bytes. The rollouts of one round of the largest step take a tenth of it.
 const LONGEST_LINE: u64 = 1 << 30;
 
 impl Reader {
-    /// Opens a record, given its file or the run's folder, and reads its head, and the columns that go with it.
+    /// Opens a record, given its file or the run's folder. Reads its head and the columns after it.
     pub fn open(path: &Path) -> Result<(Self, Head)> {
         let file = if path.is_dir() { path.join("record.jsonl") } else { path.to_owned() };
         let opened = File::open(&file).map_err(|e| RecordError::file("read", &file, e))?;
@@ -148,7 +148,7 @@ impl Reader {
         }
     }
 
-    /// Reads the columns after a head into it.
+    /// Reads the columns after a head and adds them to it.
     fn columns(mut self, mut head: Head) -> Result<(Self, Head)> {
         let (prompts, mut columns) = (head.run.prompts, Columns::default());
         if head.run.terms.is_some() {
@@ -167,24 +167,24 @@ impl Reader {
         Ok((self, head))
     }
 
-    /// Whether the last line was cut off, as by a crash in the middle of writing it. Known once all
-    /// lines were read.
+    /// Returns whether the last line is incomplete, as after a crash while writing it. Valid once all lines
+    /// are read.
     pub fn cut(&self) -> bool {
         self.cut
     }
 
-    /// The number of the line read last, from 1.
+    /// Returns the number of the last line read, counted from 1.
     pub fn line(&self) -> usize {
         self.number - usize::from(self.ahead.is_some())
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// The columns that a record has, those of all policies that it tells of.
+/// Returns all columns in a record, for all policies of the run.
 pub fn columns(path: &Path) -> Result<Columns> {
     let (reader, head) = Reader::open(path)?;
     let mut columns = head.run.columns();
@@ -210,12 +210,12 @@ impl Iterator for Reader {
             Ok(_) => self.number += 1,
             Err(e) => return Some(Err(RecordError::file("read", &self.path, e))),
         }
-        // A line is whole once its end is written.
+        // A line is complete once its line break is written.
         if bytes.last() != Some(&b'\n') && (bytes.len() as u64) < LONGEST_LINE {
             self.cut = true;
             return None;
         }
-        // A column is read as it comes: as one of many kinds of lines it would be kept whole first, several times over.
+        // Parse columns directly: for a tagged enum, serde would first buffer the value several times over.
         let line = if bytes.starts_with(COLUMN) {
             serde_json::from_slice(&bytes).map(|column| Line::Column(Box::new(column)))
         } else {

@@ -1,7 +1,7 @@
 //! The lines of a record.
 //!
-//! No line holds a time, a path or anything else that two runs of one config could differ in: a run
-//! that is repeated gives the same bytes.
+//! No line contains a time, a path or any other value that differs between two runs of the same config, so
+//! repeating a run gives the same bytes.
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{
@@ -13,37 +13,37 @@ use sha2::{Digest as _, Sha256};
 
 use super::StateChange;
 
-/// The version of this format.
+/// Version of the record's format.
 pub const FORMAT: u32 = 1;
 
-/// A line.
+/// A line of the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
-    /// What the run is. The first line.
+    /// The properties of the run. The first line.
     Head(Box<Head>),
-    /// A column of the data set that a policy is shown: after the head, or before another policy takes over.
+    /// A column of the data set that a policy is shown. It follows the head or precedes a change of policy.
     Column(Box<Column>),
-    /// A call of the policy, and what it answered.
+    /// A call of the policy, with its plan.
     Call(Box<Call>),
-    /// What the engine sampled on that answer, and what the reward said of it.
+    /// Rollouts that the engine sampled on a plan, with their rewards.
     Rollouts(Box<Rollouts>),
     /// The end of a step.
     Step(Box<StepEnd>),
-    /// Another policy takes over, between two steps.
+    /// A change of policy between two steps.
     Swap(Box<Swap>),
-    /// The end of the run. Missing if it was cut off.
+    /// The end of the run. Missing if the run was interrupted.
     End(End),
 }
 
-/// What a run is.
+/// The properties of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// [`FORMAT`].
     pub format: u32,
     /// The program's version.
     pub allot: String,
-    /// What the run is called in a comparison, where it has a name of its own.
+    /// The run's name in a comparison, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The policy.
@@ -53,63 +53,63 @@ pub struct Head {
     /// Signals shown beside each rollout, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<String>,
-    /// Seeded all randomness.
+    /// The seed of all randomness.
     pub seed: u64,
     /// The order of the prompts.
     pub order: Order,
-    /// The run as the policy sees it, settings in force included.
+    /// The run as the policy sees it, including the policy's settings.
     pub run: Run,
-    /// What it may spend.
+    /// The limits on rounds, rollouts and tokens.
     pub limits: Limits,
-    /// What it may compute, and for how long, where that is limited.
+    /// The limits on operations and seconds, if there are any.
     #[serde(default, skip_serializing_if = "Ceilings::are_none")]
     pub ceilings: Ceilings,
-    /// What one call of the policy may use.
+    /// The limits on one call of the policy.
     pub caps: CapsStamp,
-    /// The state that `begin` gave, in hexadecimal.
+    /// The state returned by the policy's `begin`, in hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
-    /// The score before the first step.
+    /// Held-out accuracy before the first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// What the score is made of, by name.
+    /// Further results of that evaluation, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<(String, f64)>,
-    /// How rewards became advantages: [`Head::scale`] knows of records that do not tell it here.
+    /// How rewards become advantages. [`Head::scale`] also handles records without this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advantage: Option<Scale>,
-    /// What was trained and on what, where it is a model: hashes of its weights and of its problems, the
-    /// sampling, the loss, the optimizer. No path and no name of a file.
+    /// How a real model was trained: hashes of its weights and problems, and the settings of sampling, loss
+    /// and optimizer. Contains no paths or file names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<serde_json::Value>,
-    /// The made world of a simulated run, its numbers in force.
+    /// The simulated world of a simulated run, with its final numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<serde_json::Value>,
 }
 
-/// What one call of a policy may use.
+/// The limits on one call of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapsStamp {
     /// Wasm instructions.
     pub fuel: u64,
-    /// Seconds on the clock.
+    /// Seconds of wall-clock time.
     pub seconds: f64,
-    /// Bytes of memory.
+    /// Memory, in bytes.
     pub memory: usize,
 }
 
-/// Which policy it was, to the byte.
+/// The exact identity of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyStamp {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its own version.
+    /// The policy's own version.
     pub version: String,
-    /// The contract version it speaks.
+    /// The version of the contract that it uses.
     pub contract: String,
-    /// The sha256 of its component; of a draft, of its sources.
+    /// The sha256 of the component. For a draft, of its sources.
     pub sha256: String,
-    /// Whether it is a draft: a policy in Python that Python itself ran.
+    /// Whether the policy is a draft: a Python policy run by Python itself.
     #[serde(default, skip_serializing_if = "is_false")]
     pub draft: bool,
 }
@@ -119,8 +119,8 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// A call of the policy. A view is told by what changed since the last one: [`super::Views`] puts
-/// them together again.
+/// A call of the policy. It contains only the changes of the view since the last call. [`super::Views`]
+/// restores complete views.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// The step.
@@ -131,26 +131,26 @@ pub struct Call {
     pub seed: u32,
     /// The view's budget.
     pub budget: Budget,
-    /// Prompts that came on offer since the last call, in order.
+    /// Prompts added to the pool since the last call, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offered: Vec<Prompt>,
-    /// Prompts in the view's pool, groups in it, and rollouts in those: a check on the reader.
+    /// Numbers of prompts, groups and rollouts in the view: a check for readers.
     pub counts: [u64; 3],
     /// The plan.
     pub plan: Plan,
-    /// How the state that came with it differs from the one before; missing where it does not.
+    /// The change of the policy's state. Missing if the state is unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateChange>,
-    /// Rollouts that the plan asked for: of a request in portions, its first.
+    /// Rollouts requested by the plan. For requests in portions, only the first portion of each.
     pub asked: u64,
-    /// Rollouts that the budget allowed of them.
+    /// Rollouts granted of those requested.
     pub granted: u64,
-    /// In a run with a lag, of a plan that trains: [`StepEnd::unaffordable`], known before that line.
+    /// For a plan that trains, in a run with a lag: [`StepEnd::unaffordable`], known before that line.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unaffordable: u64,
 }
 
-/// What was sampled in a round.
+/// The rollouts of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rollouts {
     /// The step.
@@ -159,29 +159,29 @@ pub struct Rollouts {
     pub round: u32,
     /// The rollouts, in the order they were granted.
     pub sampled: Vec<Sampled>,
-    /// Rollouts that the budget allowed of the plan's next portion, which comes in a line of its own.
+    /// Rollouts granted of the plan's next portion, which has a separate line.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub more: u64,
 }
 
-/// Rollouts of one prompt that came into the buffer. The lists run in parallel; an unscorable rollout is
-/// in none of them.
+/// Rollouts of one prompt that were added to the buffer. The lists run in parallel and leave out rollouts
+/// that could not be scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
     /// The prompt.
     pub prompt: PromptId,
     /// Rewards.
     pub rewards: Vec<f32>,
-    /// A `1` for each correct one, a `0` for each other.
+    /// One character per rollout: `1` if correct, `0` if not.
     pub correct: String,
-    /// Lengths, in tokens.
+    /// Lengths, in generated tokens.
     pub tokens: Vec<u32>,
-    /// A `1` for each that met the length limit, a `0` for each other.
+    /// One character per rollout: `1` if it reached the length limit, `0` if not.
     pub truncated: String,
-    /// A list for each signal, then one for each part of the reward that the policy is shown.
+    /// One list per signal, then one per reward component that the policy is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Vec<f32>>,
-    /// How many more could not be scored.
+    /// Number of further rollouts that could not be scored.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unscorable: u32,
 }
@@ -197,65 +197,65 @@ pub struct StepEnd {
     pub groups: u64,
     /// Rollouts trained on.
     pub trained: u64,
-    /// Of those, rollouts that an earlier update was made on, too.
+    /// How many of `trained` had been trained on in an earlier update.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub again: u64,
-    /// Of those, rollouts with an advantage that is not 0.
+    /// How many of `trained` have a nonzero advantage.
     pub effective: u64,
-    /// Rollouts discarded unused.
+    /// Rollouts never trained on, discarded because no plan held them.
     pub released: u64,
-    /// Of the released, those of groups with all rewards equal.
+    /// How many of `released` belong to zero-variance groups.
     pub flat: u64,
     /// Rollouts discarded as stale.
     pub stale: u64,
     /// Rollouts that stay buffered.
     pub held: u64,
-    /// Rollouts trained on that a plan held, and that left the buffer because the budget of operations has no room for
-    /// another update on them: the last of those, in the batch's order.
+    /// Rollouts that were trained on and held, but discarded because the limit on operations leaves no room
+    /// for another update on them. These are the last ones in the batch's order.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unaffordable: u64,
     /// Mean age of the rollouts trained on, in model updates.
     pub mean_age: f64,
-    /// Mean reward of the step's rollouts, trained on or not.
+    /// Mean reward of the rollouts sampled in this step, trained on or not.
     pub reward: f64,
-    /// Means of the parts of those rewards, by name, where a judge gives them.
+    /// Means of the reward components, by name, if the grader returns components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rewards: Vec<(String, f64)>,
-    /// What was spent so far.
+    /// Amounts spent so far.
     pub spent: Spent,
-    /// What was computed so far, evaluation left out.
+    /// Compute so far, without evaluation.
     #[serde(default, skip_serializing_if = "Compute::is_nothing")]
     pub compute: Compute,
-    /// What the engine reports of the update. The policy's own metrics are in its plans.
+    /// Metrics of the update, reported by the engine. The policy's own metrics are in its plans.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<(String, f64)>,
-    /// The score, where it was taken after this step.
+    /// Held-out accuracy after this step, if it was evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// What the score is made of, by name.
+    /// Further results of that evaluation, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<(String, f64)>,
-    /// What evaluation had spent by then, in a book of its own.
+    /// Amounts spent on evaluation so far, counted separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated: Option<Spent>,
 }
 
-/// Another policy takes over. What the host remembers stays: the pool, the buffered rollouts, the ledger. What
-/// the policy before remembered is gone.
+/// A change of policy. The host keeps the pool, the buffered rollouts and the ledger. The state of the
+/// previous policy is dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Swap {
-    /// The first step under it.
+    /// The first step of the new policy.
     pub step: u32,
-    /// The policy.
+    /// The new policy.
     pub policy: PolicyStamp,
-    /// Its settings in force.
+    /// Its settings.
     pub settings: Vec<(String, Value)>,
-    /// How the run samples and learns, where its contract tells of that.
+    /// How the run samples and trains, if the policy's contract includes that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<Terms>,
-    /// What one call of it may use.
+    /// The limits on one call of the policy.
     pub caps: CapsStamp,
-    /// The state that its `begin` gave, in hexadecimal.
+    /// The state returned by its `begin`, in hexadecimal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
 }
@@ -263,44 +263,44 @@ pub struct Swap {
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// Why it ended, in words.
+    /// The reason for the end, in words.
     pub reason: String,
-    /// Whether that is a normal end.
+    /// Whether the run ended normally.
     pub normal: bool,
     /// Steps finished.
     pub steps: u32,
-    /// What was spent.
+    /// Amounts spent in the run.
     pub spent: Spent,
-    /// What was computed so far, evaluation left out.
+    /// Compute so far, without evaluation.
     #[serde(default, skip_serializing_if = "Compute::is_nothing")]
     pub compute: Compute,
-    /// The score at the end, where it could be taken.
+    /// Held-out accuracy at the end, if it was evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// What the score is made of, by name.
+    /// Further results of that evaluation, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<(String, f64)>,
-    /// What evaluation spent, in a book of its own.
+    /// Amounts spent on evaluation, counted separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluated: Option<Spent>,
 }
 
 impl Head {
-    /// How rewards became advantages. An older record has it in `training` or, of a simulation and of a
-    /// trainer in Python, nowhere: there it is taken for the default.
+    /// Returns how rewards became advantages. Older records have it in `training`, or not at all for
+    /// simulations and Python trainers. If it is missing, returns the default.
     pub fn scale(&self) -> Scale {
         let before = || Scale::deserialize(&self.training.as_ref()?["advantage"]).ok();
         self.advantage.or_else(before).unwrap_or_default()
     }
 
-    /// How many numbers each rollout has beside the reward: the signals, then the parts of the reward.
+    /// Returns the number of values per rollout besides the reward: signals and reward components.
     pub fn lists(&self) -> usize {
         self.signals.len() + self.run.parts().len()
     }
 }
 
 impl Sampled {
-    /// Outcomes in their order as a record tells them, a list for each prompt.
+    /// Returns outcomes as lists, one entry for each run of consecutive outcomes of a prompt.
     pub fn of(outcomes: &[Outcome], signals: usize) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for outcome in outcomes {
@@ -329,8 +329,7 @@ impl Sampled {
         all
     }
 
-    /// The scored outcomes again; `None` if the lists do not run in parallel, or hold anything else
-    /// than they should.
+    /// Returns the scored outcomes. `None` if the lists have different lengths or invalid characters.
     pub fn outcomes(&self) -> Option<Vec<Outcome>> {
         let n = self.rewards.len();
         let lists = [self.correct.len(), self.tokens.len(), self.truncated.len()];
@@ -359,8 +358,8 @@ impl Sampled {
 }
 
 impl Call {
-    /// A call and its plan, which changed the policy's state so. `offered` are the prompts that came on offer since the last
-    /// call, `granted` the rollouts that the budget allowed.
+    /// Returns the line for a call with its plan. `changed` is the change of the policy's state, `offered`
+    /// the prompts added to the pool since the last call, and `granted` the rollouts granted.
     pub fn of(
         view: &View,
         plan: &Plan,
@@ -395,13 +394,13 @@ impl Call {
         }
     }
 
-    /// The counts of a view.
+    /// Returns the numbers of prompts, groups and rollouts in a view.
     pub fn counts(pool: &[Prompt], groups: &[Group]) -> [u64; 3] {
         [pool.len() as u64, groups.len() as u64, groups.iter().map(|g| g.len() as u64).sum()]
     }
 }
 
-/// Bytes in hexadecimal.
+/// Returns bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
@@ -410,12 +409,12 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The sha256 of bytes, in hexadecimal.
+/// Returns the sha256 of bytes, in hexadecimal.
 pub fn sha256(bytes: impl AsRef<[u8]>) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// The bytes of hexadecimal text.
+/// Parses hexadecimal text. `None` if it is invalid.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks_exact(2);
     if !pairs.remainder().is_empty() || !text.bytes().all(|b| b.is_ascii_hexdigit()) {

@@ -1,5 +1,5 @@
-//! How long a run took, beside its record: `times.jsonl`. Two runs of one config differ in it, which is
-//! why it is a file of its own; it is the only one that says anything of a machine or a clock.
+//! The times of a run: `times.jsonl`, next to the record. They differ between two runs of the same config,
+//! so they have a separate file. The record contains no times and does not describe the machine.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,32 +13,32 @@ use crate::{Appended, Kept, Mark, RecordError, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Time {
-    /// Where the run goes on from here.
+    /// The machine on which the run starts or resumes.
     Machine(Machine),
-    /// What was done by the end of a step.
+    /// The time spent by the end of a step.
     Step {
-        /// Steps finished; 0 after the score at the start.
+        /// Steps finished. 0 after the evaluation at the start.
         steps: u32,
-        /// Seconds so far.
+        /// Seconds spent so far.
         seconds: Seconds,
     },
 }
 
-/// A machine, as far as its speed goes. Its name is left out for privacy.
+/// A machine's properties that affect its speed. The machine's name is left out for privacy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor, as it calls itself.
+    /// The processor's model name.
     pub processor: String,
-    /// Threads that the system offers.
+    /// Available threads.
     pub cores: usize,
-    /// System and architecture.
+    /// Operating system and architecture.
     pub system: String,
-    /// What the model runs on.
+    /// The device that the model runs on.
     pub device: String,
 }
 
 impl Machine {
-    /// This machine, with the model on this device.
+    /// Returns the properties of this machine. `device` is the model's device.
     pub fn here(device: &str) -> Self {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let named = info.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':'));
@@ -51,24 +51,24 @@ impl Machine {
     }
 }
 
-/// What a run does at a moment.
+/// The activity of a run at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The policy is asked, and its plan checked and written down.
+    /// The policy is called, and its plan is checked and recorded.
     Deciding,
     /// The engine samples.
     Sampling,
-    /// Answers are judged, and written down.
+    /// Answers are graded and recorded.
     Judging,
     /// The model is updated.
     Updating,
-    /// The score is taken.
+    /// The model is evaluated.
     Evaluating,
     /// A checkpoint or an output is written.
     Saving,
 }
 
-/// Seconds by what was done in them, from the start of the run; the pauses between are in none.
+/// Seconds since the start of the run, by activity. Pauses between activities are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seconds {
     /// In [`Phase::Deciding`].
@@ -86,8 +86,8 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// Those of the run's steps, which a budget of seconds counts: the device is the run's while a policy
-    /// decides and while a judge reads, too. Evaluation and checkpoints are apart.
+    /// Returns the seconds of the run's steps, which count against a limit in seconds. Includes the time
+    /// for policies and graders, which also occupy the device. Evaluation and checkpoints are excluded.
     pub fn of_steps(&self) -> f64 {
         self.deciding + self.sampling + self.judging + self.updating
     }
@@ -105,17 +105,17 @@ impl Seconds {
     }
 }
 
-/// The file, as it is written.
+/// The times file of a run, being written.
 #[derive(Debug)]
 pub struct Times(Appended);
 
 impl Times {
-    /// A new file. Fails where there is one already.
+    /// Creates the file. Fails if it exists.
     pub fn create(path: &Path) -> Result<Self> {
         Appended::create(path).map(Self).map_err(|e| RecordError::file("write", path, e))
     }
 
-    /// The file of a run that goes on from a checkpoint: lines after its mark are cut off.
+    /// Returns the file of a run resumed from a checkpoint. Removes the lines after the checkpoint's mark.
     pub fn resume(kept: Kept) -> Result<Self> {
         kept.cut().map(Self)
     }
@@ -129,7 +129,7 @@ impl Times {
         line.map_err(|e| RecordError::file("write", self.0.path(), e))
     }
 
-    /// How far it has come: what a checkpoint keeps for [`Kept::open`].
+    /// Returns the current length and hash, which a checkpoint stores for [`Kept::open`].
     pub fn mark(&self) -> Mark {
         self.0.mark()
     }
@@ -139,7 +139,7 @@ impl Times {
         self.0.sync().map_err(|e| RecordError::file("write", self.0.path(), e))
     }
 
-    /// The lines of a run's folder, as far as they are whole; none where the run kept no times.
+    /// Returns the complete lines in a run's folder, or an empty list if the run has no times.
     pub fn read(run: &Path) -> Result<Vec<Time>> {
         let path = run.join("times.jsonl");
         let text = match std::fs::read(&path) {

@@ -1,7 +1,7 @@
-//! From a record's lines back to the views that the policy saw.
+//! Restores the views that a policy saw from the lines of a record.
 //!
-//! What was written by a run is put together without a question; whatever an editor or a broken disk
-//! did to it is refused, because a view that did not occur proves nothing.
+//! All lines written by a run are accepted. Inconsistent lines, as after an edit or disk damage, are
+//! rejected, because replaying a view that never occurred proves nothing.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,43 +13,43 @@ use allot_allocation::{
 use crate::line::{Call, Head, Line, Rollouts, unhex};
 use crate::{RecordError, Result};
 
-/// Folds lines into views. Feed it every line after the head, in order.
+/// Restores views from lines. Pass it every line after the head, in order.
 pub struct Views {
     policy: String,
     pool: Vec<Prompt>,
     buffer: RolloutBuffer,
     history: History,
     columns: Columns,
-    /// The newest epoch of which a prompt has been on offer.
+    /// The newest epoch of any prompt offered so far.
     newest: u32,
-    /// The run as the policy in charge sees it.
+    /// The run as the current policy sees it.
     run: Run,
     state: Vec<u8>,
-    /// The step and round that come next.
+    /// The step and round of the next call.
     next: (u32, u32),
     /// The last call's plan, until its step ends.
     plan: Option<Plan>,
-    /// In a run with a lag, whether the model is updated by each of the steps that are decided and not in the record yet,
-    /// and which rollouts that were held go: [`Call::unaffordable`].
+    /// In a run with a lag: for each decided step without a line in the record, whether it updates the
+    /// model, and how many held rollouts it discards: [`Call::unaffordable`].
     waiting: VecDeque<(bool, u64)>,
-    /// What is left of its requests.
+    /// The unfinished requests of the plan.
     portions: Portions,
-    /// What was granted and not told of yet, by prompt, and how it is sampled if not as the run samples.
+    /// Rollouts granted and not recorded yet, by prompt, with sampler settings that differ from the run's.
     granted: HashMap<PromptId, (u64, Option<SamplerSettings>)>,
     ended: bool,
 }
 
-/// One call as it was.
+/// One call of the policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// What the policy saw.
+    /// The view that the policy saw.
     pub view: View,
-    /// What it answered, with the state that it returned.
+    /// The policy's plan, with the state that it returned.
     pub plan: Plan,
 }
 
 impl Views {
-    /// For the run of this head.
+    /// Returns the views of the run with this head.
     pub fn new(head: &Head) -> Result<Self> {
         Ok(Self {
             policy: head.policy.name.clone(),
@@ -69,7 +69,7 @@ impl Views {
         })
     }
 
-    /// Takes a line; gives the call that it tells of, if it tells of one.
+    /// Takes a line. Returns the call, if the line is one.
     pub fn take(&mut self, line: &Line) -> Result<Option<Asked>> {
         let fits = !self.ended;
         match line {
@@ -83,7 +83,7 @@ impl Views {
                 self.buffer.made(step.updated);
                 Ok(None)
             }
-            // Settled already: the model is the one after its update from here on.
+            // The step is settled already. From here on, rollouts come from the model after its update.
             Line::Step(step)
                 if fits && step.step.checked_add(self.waiting.len() as u32) == Some(self.next.0) =>
             {
@@ -97,7 +97,7 @@ impl Views {
                 self.columns.add(Column::clone(column));
                 Ok(None)
             }
-            // Between two steps, and only there.
+            // Allowed only between two steps.
             Line::Swap(swap) if fits && (swap.step, 0) == self.next && self.plan.is_none() => {
                 self.policy.clone_from(&swap.policy.name);
                 self.run.terms.clone_from(&swap.terms);
@@ -115,7 +115,7 @@ impl Views {
         }
     }
 
-    /// Ends the step at hand.
+    /// Ends the current step.
     fn settle(&mut self, batch: &Batch, updated: bool, unaffordable: u64) {
         let mut settled = self.buffer.settle(batch, updated, self.run.max_age);
         self.buffer.give_up(&mut settled, unaffordable);
@@ -136,7 +136,7 @@ impl Views {
             Action::Train(_) => Portions::default(),
         };
         let asked = total(&portions.due());
-        // The plan of a step that ends waits for its line, or for those of some before it.
+        // A training plan waits for its step's line; with a lag, for the lines of earlier steps.
         let trained = matches!(&self.plan, Some(Plan { action: Action::Train(_), .. }))
             || self.waiting.len() > self.run.lag as usize;
         if !told || trained || !self.granted.is_empty() || call.asked != asked || call.granted > asked {
@@ -156,7 +156,7 @@ impl Views {
             history: self.history.clone(),
         };
         let bounds = rules::Bounds::default().within(&self.run);
-        // Metrics decide nothing, and older records have names of any letters.
+        // Metrics do not affect decisions, and older records have metric names with other characters.
         let mut plan = Plan { state: self.state.clone(), metrics: Vec::new(), ..call.plan.clone() };
         rules::check(&self.policy, &view, &plan, bounds).map_err(|_| inconsistent(at))?;
         plan.metrics.clone_from(&call.plan.metrics);
@@ -178,17 +178,17 @@ impl Views {
         Ok(Asked { view, plan })
     }
 
-    /// The outcomes of past visits, as the call after the last line would be told of them.
+    /// Returns the outcomes of past visits, as the next call would see them.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The columns of the data set that the record has so far.
+    /// Returns the columns of the data set in the record so far.
     pub fn columns(&self) -> &Columns {
         &self.columns
     }
 
-    /// Takes off offer what the plan skipped, deferred, evicted and was granted.
+    /// Removes the prompts that the plan skipped, deferred, evicted or was granted from the pool.
     fn leave_pool(&mut self, call: &Call) {
         let Plan { skip, defer, evict, .. } = &call.plan;
         let mut gone: HashSet<PromptId> = skip.iter().chain(defer).chain(evict).copied().collect();
@@ -201,7 +201,7 @@ impl Views {
         self.pool.retain(|p| !gone.contains(&p.id));
     }
 
-    /// So many of the rollouts that are due were granted, first to last.
+    /// Grants this many of the due rollouts, in order.
     fn grant(&mut self, rollouts: u64) {
         let mut left = rollouts;
         for request in self.portions.due() {

@@ -30,7 +30,7 @@ pub(crate) struct Address {
 /// How a server takes its key.
 #[derive(Clone, Copy)]
 pub(crate) enum Lock {
-    /// In a header of its own, `x-api-key`.
+    /// In the header `x-api-key`.
     ApiKey,
     /// As `authorization: Bearer …`, with the usual name of such a key's variable.
     Bearer(&'static str),
@@ -55,7 +55,7 @@ impl Lock {
 }
 
 impl Address {
-    /// The server that trains.
+    /// Returns the address of the training server.
     pub(crate) fn trainer(config: &RemoteConfig) -> Self {
         let seconds = [config.request_seconds, config.patience_seconds, config.retry_seconds];
         Self {
@@ -65,7 +65,7 @@ impl Address {
         }
     }
 
-    /// One of the inference servers.
+    /// Returns the address of one of the inference servers.
     pub(crate) fn sampler(config: &RolloutsConfig, url: &str) -> Self {
         let lock = Lock::Bearer(match config.kind {
             ServerKind::Sglang => "SGLANG_API_KEY",
@@ -76,7 +76,7 @@ impl Address {
         Self::of(url, rollouts::SECTION, config.api_key_env.as_ref(), lock, seconds)
     }
 
-    /// A server whose requests are independent of each other.
+    /// Returns the address of a server whose requests are independent of each other.
     pub(crate) fn service(config: &ServiceConfig) -> Self {
         let seconds = [config.request_seconds, config.patience_seconds, config.retry_seconds];
         let lock = Lock::Bearer("OPENAI_API_KEY");
@@ -87,8 +87,8 @@ impl Address {
         }
     }
 
-    /// An address without a path and without a limit on concurrent requests. `seconds` are the time limit of a request, how
-    /// long the server may be unreachable, and the first pause before a retry.
+    /// Returns an address without a path or a limit on concurrent requests. `seconds` has the time limit of
+    /// a request, how long the server may be unreachable, and the first pause before a retry.
     fn of(
         url: &str,
         section: &'static str,

@@ -1,4 +1,4 @@
-//! An HTTP client: single requests, requests that are retried after a pause, and the sentences that describe failures.
+//! An HTTP client: single requests, requests that are retried after a pause, and error messages.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,26 +18,26 @@ use allot_settings::address::is_loopback;
 use crate::address::{Address, Lock};
 use crate::protobuf::{CONTENT, Outcome, PassRequest};
 
-/// The longest pause before something is asked again.
+/// The longest pause before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest pause while a server is at it: what is done should not wait to be fetched.
+/// The longest pause between two polls for a result that the server is still computing.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How long a server may be away when a run is about to start.
+/// How long a server may be unavailable at the start of a run.
 const AT_FIRST: Duration = Duration::from_secs(5);
-/// The longest answer that is read, in bytes.
+/// The longest reply that is read, in bytes.
 const LONGEST_ANSWER: usize = 1 << 30;
 
-/// Exchanges with a server, one request and its answer at a time.
+/// Exchanges requests and replies with a server.
 pub(crate) struct Client {
     http: HttpClient,
     to: Address,
     key: Option<Key>,
-    /// As many as there may be exchanges at a time. Who comes first is served first.
+    /// Limits the number of concurrent exchanges, first come, first served.
     turns: Semaphore,
     notice: fn(&str),
-    /// Whether it was said that the server is away: once, however many requests wait for it.
+    /// Whether the notice of an unavailable server was given: once for all waiting requests.
     away: AtomicBool,
-    /// Whether the server has refused JSON where newer ones want protobuf.
+    /// Whether the server refused JSON and needs protobuf.
     newer: AtomicBool,
 }
 
@@ -54,15 +54,15 @@ pub(crate) enum Failure {
     Lost(String),
     /// The server refused the request.
     Refused {
-        /// What it was asked.
+        /// The verb of the request.
         verb: String,
         status: u16,
-        /// Its own words.
+        /// The server's error text.
         detail: String,
     },
-    /// The server has been away for as long as it is waited for.
+    /// The server was unavailable for longer than the patience.
     Away(EngineError),
-    /// The run stops.
+    /// The run must stop.
     Stop(EngineError),
 }
 
@@ -76,9 +76,9 @@ pub(crate) enum RequestBody<'a> {
 /// A server's reply to one request.
 pub(crate) struct ServerReply {
     status: StatusCode,
-    /// Whether it is protobuf, and not JSON.
+    /// Whether the body is protobuf, not JSON.
     protobuf: bool,
-    /// After how long it wants to be asked again, where it says so.
+    /// The server's `retry-after`, if given.
     later: Option<Duration>,
     body: Vec<u8>,
 }
@@ -99,10 +99,10 @@ impl ServerReply {
 }
 
 impl Client {
-    /// A client for a server. Nothing is sent yet. `notice` is called when the server is away, and when it is back.
+    /// Returns a client. Sends nothing yet. `notice` is called when the server is unavailable or back.
     pub(crate) fn open(to: Address, notice: fn(&str)) -> Result<Self, EngineError> {
         if CryptoProvider::get_default().is_none() {
-            // Fails only where someone else was faster.
+            // Fails only if another thread was faster.
             let _ = ring::default_provider().install_default();
         }
         let key = to.api_key_env.as_deref().map(|name| Key::read(name, &to)).transpose()?;
@@ -111,21 +111,21 @@ impl Client {
             .connect_timeout(to.request.min(Duration::from_secs(10)))
             .timeout(to.request)
             .pool_max_idle_per_host(to.connections as usize)
-            // A key is for one server, wherever that one points.
+            // The key is for this server only, so redirects are not followed.
             .redirect(reqwest::redirect::Policy::none());
         let near = Url::parse(&to.url).is_ok_and(|url| is_loopback(&url));
-        // A proxy would look for this machine's own server on its own.
+        // A proxy would resolve a loopback address to itself.
         let builder = if near { builder.no_proxy() } else { builder };
         let http = builder.build().map_err(|error| {
-            let what = format!("could not make ready to reach {}: {}", to.url, root(&error));
-            told(what, "the certificates that are trusted come from the system: Debian's `ca-certificates`")
+            let what = format!("could not set up a connection to {}: {}", to.url, root(&error));
+            told(what, "install the system's certificates, on Debian `ca-certificates`")
         })?;
         let turns = Semaphore::new((to.connections as usize).min(Semaphore::MAX_PERMITS));
         let (away, newer) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self { http, to, key, turns, notice, away, newer })
     }
 
-    /// A client for the check before a run starts: its patience is short, and it shows no notices.
+    /// Returns a client for the check before a run starts, with a short patience and without notices.
     pub(crate) fn first(mut to: Address) -> Result<Self, EngineError> {
         to.patience = to.patience.min(AT_FIRST);
         Self::open(to, |_| ())
@@ -144,28 +144,28 @@ impl Client {
         (self.notice)(words);
     }
 
-    /// Waits until one more exchange is allowed, and holds it.
+    /// Waits for a permit for one more exchange.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         self.turns.acquire().await.ok()
     }
 
-    /// Says that the server is away, unless that was said.
+    /// Notifies once that the server is unavailable.
     pub(crate) fn gone(&self, verb: &str, why: &str) {
         if !self.away.swap(true, Relaxed) {
             let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
-            let what = format!("the server at {url} does not do `{verb}`: {why}");
-            self.notice(&format!("{what}; it is asked again for up to {most} s"));
+            let what = format!("the server at {url} failed to do `{verb}`: {why}");
+            self.notice(&format!("{what}; retrying for up to {most} s"));
         }
     }
 
-    /// Says that it is back, if it was away.
+    /// Notifies that the server is back, if it was unavailable.
     pub(crate) fn back(&self) {
         if self.away.swap(false, Relaxed) {
             self.notice(&format!("the server at {} is back", self.to.url));
         }
     }
 
-    /// One exchange. Where nothing is said it is a GET.
+    /// Makes one exchange: a POST of the body, or a GET without one.
     pub(crate) async fn once(
         &self,
         verb: &str,
@@ -200,7 +200,7 @@ impl Client {
         Ok(ServerReply { status, protobuf, later, body })
     }
 
-    /// Removes something that is not needed any more. A failure is ignored: it only costs disk space.
+    /// Removes something that is not needed any more. Ignores failures, which only cost disk space.
     pub(crate) async fn remove(&self, path: &str) {
         let mut request = self.http.delete(self.url(path));
         if let Some(key) = &self.key {
@@ -213,13 +213,13 @@ impl Client {
         format!("{}{}{verb}", self.to.url.trim_end_matches('/'), self.to.path)
     }
 
-    /// Sends a request, and again after pauses, until the server answers it or patience runs out.
+    /// Sends a request, with retries after pauses, until the server replies or the patience is exhausted.
     pub(crate) async fn ask(&self, verb: &str, body: Option<&str>) -> Result<ServerReply, Failure> {
         self.say(verb, body.map(RequestBody::Json), true).await
     }
 
-    /// Asks for `forward` or `forward_backward`: in JSON, until the server is found to take protobuf only, in which both
-    /// are one request.
+    /// Requests `forward` or `forward_backward`: as JSON, unless the server takes only protobuf, in which
+    /// both are one request.
     pub(crate) async fn pass(&self, request: PassRequest) -> Result<ServerReply, Failure> {
         if !self.newer.load(Relaxed) {
             match self.ask(request.verb(), Some(&request.json())).await {
@@ -232,8 +232,8 @@ impl Client {
         self.say("forward_backward", Some(RequestBody::Protobuf(&request.message())), true).await
     }
 
-    /// The same as [`ask`](Self::ask), of something that is not asked for again where it broke, for it may be half
-    /// done then.
+    /// Does the same as [`ask`](Self::ask) for a request that must not be repeated after a failure, because
+    /// it may be half done.
     pub(crate) async fn ask_whole(&self, verb: &str, body: &str) -> Result<ServerReply, Failure> {
         self.say(verb, Some(RequestBody::Json(body)), false).await
     }
@@ -247,7 +247,7 @@ impl Client {
         let (mut began, mut pauses) = (None, self.pauses());
         loop {
             let turn = self.turn().await;
-            // Waiting for a turn is no fault of the server's.
+            // The time spent waiting for a permit does not count against the server's patience.
             let began = *began.get_or_insert_with(Instant::now);
             let heard = self.once(verb, said).await;
             drop(turn);
@@ -262,13 +262,13 @@ impl Client {
                 Ok(heard) => {
                     let detail = self.detail(&heard.body);
                     match heard.status.as_u16() {
-                        // Where a key is a bearer's, 403 is about something else.
+                        // With a bearer token, 403 is not about the key.
                         403 if matches!(self.to.lock, Lock::Bearer(_)) => {
                             return Err(Failure::Refused { verb: verb.to_owned(), status: 403, detail });
                         }
                         401 | 403 => return Err(Failure::Stop(self.locked(heard.status))),
                         404 | 410 => return Err(Failure::Lost(detail)),
-                        // Still at it: that is no trouble yet.
+                        // The server is still working, which is not a failure.
                         408 if verb == "retrieve_future" => String::new(),
                         408 | 425 | 429 | 500..
                             if again || heard.status != StatusCode::INTERNAL_SERVER_ERROR =>
@@ -284,7 +284,7 @@ impl Client {
                 Err(error) => words(&error),
             };
             if began.elapsed() >= self.to.patience {
-                let why = if why.is_empty() { "it has not done what it was asked".to_owned() } else { why };
+                let why = if why.is_empty() { "it has not finished the request".to_owned() } else { why };
                 return Err(Failure::Away(self.away(verb, &why)));
             }
             if !why.is_empty() {
@@ -294,14 +294,14 @@ impl Client {
         }
     }
 
-    /// Waits for the outcome of a request that the server promised to do.
+    /// Waits for the outcome of a request that the server has promised to process.
     pub(crate) async fn fetch<T: Outcome>(&self, verb: &str, promise: &str) -> Result<T, Failure> {
         let (began, mut pauses) = (Instant::now(), self.pauses());
         let body = json!({ "request_id": promise }).to_string();
         loop {
             let answer = match self.ask("retrieve_future", Some(&body)).await {
                 Ok(answer) => answer,
-                // What was promised has failed.
+                // The promised request failed.
                 Err(Failure::Refused { status, detail, .. }) => return Err(failed(verb, status, detail)),
                 Err(failure) => return Err(failure),
             };
@@ -311,11 +311,11 @@ impl Client {
             let value: Value = self.read(verb, &answer)?;
             if value["type"] == "try_again" {
                 if value["request_id"].as_str().is_some_and(|id| id != promise) {
-                    return Err(self.wrong(verb, "word of another request"));
+                    return Err(self.wrong(verb, "a reply to another request"));
                 }
                 if began.elapsed() >= self.to.patience {
                     let state = value["queue_state"].as_str().unwrap_or("active");
-                    let why = format!("it is still at it, and calls its queue `{state}`");
+                    let why = format!("it is still working on it, with its queue `{state}`");
                     return Err(Failure::Away(self.away(verb, &why)));
                 }
                 tokio::time::sleep(pauses.next().unwrap_or_default().min(LONGEST_WAIT)).await;
@@ -324,7 +324,7 @@ impl Client {
             if let Some(error) = value["error"].as_str() {
                 return Err(failed(verb, 400, self.clean(error)));
             }
-            return T::deserialize(value).map_err(|e| self.wrong(verb, &format!("something else: {e}")));
+            return T::deserialize(value).map_err(|e| self.wrong(verb, &format!("unexpected data: {e}")));
         }
     }
 
@@ -335,53 +335,53 @@ impl Client {
         }
         serde_json::from_slice(&heard.body).map_err(|e| {
             let text = String::from_utf8_lossy(&heard.body);
-            // As Python writes them.
+            // Python's spelling.
             if text.contains("NaN") || text.contains("Infinity") {
                 return self.wrong(verb, "a number that is not finite");
             }
-            self.wrong(verb, &format!("something else: {e}"))
+            self.wrong(verb, &format!("unexpected data: {e}"))
         })
     }
 
-    /// A message that cannot be read as what was asked for.
+    /// Returns the failure for a message that can't be decoded as the expected outcome.
     fn broken(&self, verb: &str) -> Failure {
-        self.wrong(verb, "a message that breaks off, or of another kind")
+        self.wrong(verb, "a message that is cut off or of another kind")
     }
 
-    /// A model whose numbers have left all bounds.
+    /// Returns the failure for numbers that are not finite.
     pub(crate) fn mad(&self, verb: &str, what: &str) -> Failure {
         let what = format!("the server at {} answered `{verb}` with {what} that is not finite", self.to.url);
-        Failure::Stop(told(what, "the model may have left all bounds: lower `optimizer.learning_rate`"))
+        Failure::Stop(told(what, "lower `optimizer.learning_rate`: the model may have diverged"))
     }
 
-    /// A server that says what the protocol does not allow.
+    /// Returns the failure for a reply that violates the protocol.
     pub(crate) fn wrong(&self, verb: &str, what: &str) -> Failure {
         let what = format!("the server at {} answered `{verb}` with {what}", self.to.url);
-        Failure::Stop(told(what, "it may speak another version of the protocol; see its own log"))
+        Failure::Stop(told(what, "check its log: it may speak a different version of the protocol"))
     }
 
-    /// A refusal, where there is no more to say.
+    /// Returns the error for a refusal without a more specific hint.
     pub(crate) fn refused(&self, verb: &str, status: u16, detail: &str) -> EngineError {
         let what = format!("the server at {} refused `{verb}` ({status})", self.to.url);
-        told(format!("{what}{}", dash(detail)), "see the server's own log")
+        told(format!("{what}{}", dash(detail)), "check the server's log")
     }
 
     pub(crate) fn away(&self, verb: &str, why: &str) -> EngineError {
         let (url, most) = (&self.to.url, self.to.patience.as_secs_f64());
-        let what = format!("the server at {url} has not done `{verb}` in {most} s: {why}");
-        let hint = format!("`{}.patience_seconds` says how long it is waited for", self.to.section);
-        told(what, &format!("see to the server; {hint}"))
+        let what = format!("the server at {url} did not complete `{verb}` in {most} s: {why}");
+        let hint = format!("set `{}.patience_seconds` to wait longer", self.to.section);
+        told(what, &format!("check the server, or {hint}"))
     }
 
     pub(crate) fn locked(&self, status: StatusCode) -> EngineError {
         let url = &self.to.url;
         match &self.to.api_key_env {
             Some(name) => told(
-                format!("the server at {url} does not take the key in `{name}` ({})", status.as_u16()),
-                "the key may be another server's, or have ended",
+                format!("the server at {url} rejected the key in `{name}` ({})", status.as_u16()),
+                "check the key: it may be for another server, or have expired",
             ),
             None => told(
-                format!("the server at {url} wants a key ({})", status.as_u16()),
+                format!("the server at {url} needs a key ({})", status.as_u16()),
                 &format!(
                     "name the variable that has it: `{}.api_key_env = \"{}\"`",
                     self.to.section,
@@ -391,7 +391,7 @@ impl Client {
         }
     }
 
-    /// The server's own words, if it has any: short, on one line, and without the key.
+    /// Returns the server's error text, if it has any: short, on one line, and without the key.
     pub(crate) fn detail(&self, body: &[u8]) -> String {
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let said = ["detail", "error", "message"].iter().find_map(|key| match &value[*key] {
@@ -419,7 +419,7 @@ impl Client {
 impl Key {
     fn read(name: &str, to: &Address) -> Result<Self, EngineError> {
         let Ok(text) = std::env::var(name) else {
-            let what = format!("`{}.api_key_env` is `{name}`, and there is no such variable", to.section);
+            let what = format!("`{}.api_key_env` is `{name}`, but this variable is not set", to.section);
             return Err(told(what, &format!("set it first: export {name}=…")));
         };
         match HeaderValue::from_str(&format!("{}{}", to.lock.header().1, text.trim())) {
@@ -427,20 +427,20 @@ impl Key {
                 header.set_sensitive(true);
                 Ok(Self { text: text.trim().to_owned(), header })
             }
-            _ => Err(told(format!("what `{name}` holds is no key"), "it is one line of plain characters")),
+            _ => Err(told(format!("the value of `{name}` is not a key"), "use one line of plain text")),
         }
     }
 }
 
-/// Whether a server that answers 404 with this detail has no route for the path at all, rather than no such model. So
-/// answers FastAPI 0.136.3, which has it from Starlette 1.3.1's `HTTPException`; the 404s of SkyRL's own routes name
-/// what is missing (`skyrl/tinker/api.py` of 2026-08-21: "Model not found").
+/// Returns whether a 404 with this detail means that the path has no route, rather than no such model.
+/// FastAPI 0.136.3 answers with this text, from Starlette 1.3.1's `HTTPException`. The 404s of SkyRL's own
+/// routes name the missing thing (`skyrl/tinker/api.py` of 2026-08-21: "Model not found").
 fn is_unrouted(detail: &str) -> bool {
     detail == "Not Found"
 }
 
-/// What the failure of a promise means. A model that the server no longer has is lost, and can be made again: SkyRL then
-/// says "not loaded" or "not found" (`skyrl/tinker/engine.py` and `api.py` of 2026-08-21).
+/// Returns the failure of a promise. A model that the server dropped is lost, and can be recreated. SkyRL
+/// then says "not loaded" or "not found" (`skyrl/tinker/engine.py` and `api.py` of 2026-08-21).
 fn failed(verb: &str, status: u16, detail: String) -> Failure {
     let said = detail.to_lowercase();
     if said.contains("not loaded") || said.contains("not found") {
@@ -450,14 +450,14 @@ fn failed(verb: &str, status: u16, detail: String) -> Failure {
     }
 }
 
-/// An error that stops a run.
+/// Returns an error that stops a run.
 pub(crate) fn told(what: impl Into<String>, hint: &str) -> EngineError {
     EngineError::Remote { what: what.into(), hint: hint.to_owned() }
 }
 
 pub(crate) fn words(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "it takes too long".to_owned();
+        return "it took too long".to_owned();
     }
     if error.is_connect() {
         return format!("it can't be reached ({})", root(error));
@@ -465,7 +465,7 @@ pub(crate) fn words(error: &reqwest::Error) -> String {
     format!("it hung up ({})", root(error))
 }
 
-/// The first cause of an error.
+/// Returns the first cause of an error, as text.
 fn root(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {

@@ -1,4 +1,4 @@
-//! The two verbs on a server.
+//! The engine that samples and trains on a server.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -22,35 +22,35 @@ use crate::session::Session;
 use crate::state::ServerState;
 use crate::trainer::{Trainer, UpdateOutcome};
 
-/// What a policy may ask to be measured for each rollout.
+/// Signals that a policy may request for each rollout.
 pub const SIGNALS: [&str; 1] = ["mean-log-prob"];
 
-/// How often in a row a server may lose a model before it is no longer believed in.
+/// How many times in a row a server may lose a model before the run ends.
 const LOSSES: u32 = 5;
 
-/// The engine.
+/// An engine that samples and trains on a server.
 pub struct Remote {
     trainer: Rc<Trainer>,
     state: ServerState,
-    /// Whether a checkpoint names the server's state of now, so that it must stay.
+    /// Whether a checkpoint names the current server state, which must then not be removed.
     kept: Cell<bool>,
     session: Option<Rc<Session>>,
-    /// The next update, where it was begun.
+    /// The next update, if it has begun.
     begun: Option<Begun>,
-    /// Since it was told of last.
+    /// Operations since the last report.
     computed: Compute,
 }
 
-/// An update that is made while rollouts are sampled: it goes on whenever these are waited for.
+/// An update that runs while rollouts are sampled: it makes progress whenever sampling is awaited.
 struct Begun {
-    /// The model that it is made on.
+    /// The session that the update runs in.
     session: Rc<Session>,
     update: MaybeDone<LocalBoxFuture<'static, UpdateOutcome>>,
 }
 
 impl Remote {
-    /// An engine over a server's model and our prompts. `shape` is for counting operations. `notice` is told when the
-    /// server is away.
+    /// Returns an engine with a server's model and these prompts. `shape` is used to count operations.
+    /// `notice` is called when the server becomes unavailable.
     pub fn new(
         server: &RemoteConfig,
         config: NativeConfig,
@@ -69,25 +69,25 @@ impl Remote {
         })
     }
 
-    /// The state that a checkpoint keeps. The server has to keep it too, from now on.
+    /// Returns the state for a checkpoint. The server must keep it from now on.
     pub fn keep(&self) -> &ServerState {
         self.kept.set(true);
         &self.state
     }
 
-    /// Takes up training where a checkpoint left it.
+    /// Resumes from a checkpoint's state.
     pub fn restore(&mut self, state: ServerState) {
         self.state = state;
         self.kept.set(true);
         (self.session, self.begun) = (None, None);
     }
 
-    /// Steps of the optimizer made.
+    /// Returns the number of optimizer steps.
     pub fn steps(&self) -> u32 {
         self.state.optimizer_steps
     }
 
-    /// The model, made or loaded where the server does not have it.
+    /// Creates the model on the server, or loads it, unless the server has it.
     async fn open(&mut self) -> Result<(), EngineError> {
         if self.session.is_none() {
             let Trainer { client, server, config, .. } = &*self.trainer;
@@ -97,7 +97,7 @@ impl Remote {
         Ok(())
     }
 
-    /// What is left of a failure when nothing can be done about it.
+    /// Returns the error of a failure that can't be recovered from.
     fn plain(&self, verb: &str, failure: Failure) -> EngineError {
         match failure {
             Failure::Stop(error) | Failure::Away(error) => error,
@@ -106,24 +106,24 @@ impl Remote {
         }
     }
 
-    /// After a failure: whether the same may be done again, on a model that is made anew.
+    /// Forgets a lost model so that the caller may retry; returns an error for any other failure.
     fn forget(&mut self, verb: &str, failure: Failure, losses: &mut u32) -> Result<(), EngineError> {
         let Failure::Lost(detail) = failure else { return Err(self.plain(verb, failure)) };
         let url = &self.trainer.server.url;
         *losses += 1;
         if *losses > LOSSES {
             let what = format!("the server at {url} lost the model {losses} times in a row: {detail}");
-            return Err(told(what, "it may be out of memory, or let sessions go too soon; see its own log"));
+            return Err(told(what, "check its log: it may be out of memory, or end sessions too soon"));
         }
         let from = self.state.path.as_deref().unwrap_or("its first weights");
         self.trainer
             .client
-            .notice(&format!("the server at {url} has lost the model; it goes on from {from}"));
+            .notice(&format!("the server at {url} has lost the model; continuing from {from}"));
         self.session = None;
         Ok(())
     }
 
-    /// Asks for what has not come yet, some at a time, and takes it as it comes.
+    /// Requests missing rollouts, several at a time, and stores them as they arrive.
     async fn ask(
         &self,
         session: &Session,
@@ -139,7 +139,7 @@ impl Remote {
             .scan(0, |next, w| Some(std::mem::replace(next, *next + w.count as usize)))
             .collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|i| came[*i].is_none()).collect();
-        // What is under way may come, and nothing more is asked for.
+        // After an interrupt nothing more is requested, but requests in progress may finish.
         let missing = missing.into_iter().take_while(|_| !interrupt.is_asked());
         let (sampler, trainer) = (sampler.as_str(), &*self.trainer);
         let one = |i: usize| async move {
@@ -160,8 +160,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Asks for all rollouts, until they have come or the run is interrupted. A model that the server loses is created
-    /// again.
+    /// Requests all rollouts, until they have arrived or the run is interrupted. A model that the server
+    /// loses is created again.
     async fn all(
         &mut self,
         (wanted, purpose): (&[sample::WantedRollouts], Purpose),
@@ -187,7 +187,7 @@ impl Remote {
         Ok(())
     }
 
-    /// An update on these examples from the state of now, up to its saved state. Changes nothing here.
+    /// Returns the future of an update on these examples, up to its saved state. Changes nothing locally.
     fn learning(
         &self,
         session: &Rc<Session>,
@@ -200,7 +200,7 @@ impl Remote {
         Box::pin(async move { trainer.learn(&session, &state, &update, lessons).await })
     }
 
-    /// The server has made an update, and saved it.
+    /// Applies an update that the server has made and saved.
     async fn takes(&mut self, (report, computed, state): (Report, Compute, ServerState)) -> Report {
         let before = std::mem::replace(&mut self.state, state);
         let kept = self.kept.replace(false);
@@ -211,7 +211,7 @@ impl Remote {
         report
     }
 
-    /// Lets the server remove a state that no checkpoint names.
+    /// Removes a state that no checkpoint names from the server.
     async fn release(&self, path: &str) {
         if let Some((model, name)) = path.strip_prefix("tinker://").and_then(|p| p.split_once('/')) {
             self.trainer.client.remove(&format!("training_runs/{model}/checkpoints/{name}")).await;
@@ -219,12 +219,12 @@ impl Remote {
     }
 }
 
-/// Waits for some work, while an update that was begun goes on.
+/// Awaits some work, while an update in progress continues.
 async fn beside<T>(begun: &mut Option<Begun>, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     std::future::poll_fn(|context| {
         if let Some(begun) = begun {
-            // What comes of it waits until it is asked for.
+            // The result is kept until it is requested.
             let _ = Pin::new(&mut begun.update).poll(context);
         }
         work.as_mut().poll(context)
@@ -277,7 +277,7 @@ impl Engine for Remote {
         let mut losses = 0;
         if let Some(Begun { session, mut update }) = self.begun.take() {
             let done = patient(&mut update, interrupt).await.is_some();
-            // The model may have been made anew since, for what is sampled: that one was not trained.
+            // The session may have been replaced while sampling. The new one has not been trained.
             if !done || !self.session.as_ref().is_some_and(|now| Rc::ptr_eq(now, &session)) {
                 self.session = None;
             }
@@ -293,7 +293,7 @@ impl Engine for Remote {
             match patient(self.learning(session, batch, geometry), interrupt).await {
                 Some(Ok(made)) => return Ok(self.takes(made).await),
                 Some(Err(failure)) => self.forget("forward_backward", failure, &mut losses)?,
-                // Whatever the server has begun is begun anew, from the state before.
+                // The update starts again from the previous state.
                 None => {
                     self.session = None;
                     return Err(EngineError::Interrupted);
@@ -302,14 +302,14 @@ impl Engine for Remote {
         }
     }
 
-    /// The weights of now are saved for sampling first.
+    /// Saves the current weights for sampling, then starts the update.
     async fn begin(
         &mut self,
         batch: &[Example<'_, Answer>],
         geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<(), EngineError> {
-        // The update is then made when it is asked for.
+        // Otherwise the update is made when its result is requested.
         if !self.trainer.server.server.keeps_samplers() {
             return Ok(());
         }

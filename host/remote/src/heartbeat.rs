@@ -1,5 +1,5 @@
-//! Keeps a session alive. A server drops the models of a session that it has not heard from for some minutes, and a
-//! judge or a policy may take longer.
+//! Keeps a session alive. A server drops the models of a session after some minutes without a request, and
+//! a grader or a policy may take longer.
 
 use std::time::Duration;
 

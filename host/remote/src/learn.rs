@@ -1,9 +1,9 @@
-//! One update in the protocol's words: rollouts as data, advantages scaled so that the server's loss is ours,
-//! and what came back held against our own loss.
+//! One update in the Tinker protocol: rollouts as data, advantages scaled so that the server's loss equals
+//! ours, and metrics of our own loss from the returned log-probabilities.
 //!
-//! A policy loss is homogeneous in its advantages: whatever mean a server takes over tokens and sequences, an
-//! advantage times the right number undoes it. Importance weights of rollouts of earlier versions are such
-//! numbers too, one for each token.
+//! A policy loss is homogeneous in its advantages: whichever mean a server takes over tokens and sequences,
+//! a factor on the advantages compensates for it. Importance weights of rollouts of earlier versions are
+//! factors too, one for each token.
 
 use allot_engine::loss::{LossInputs, LossNormalization, Part, part};
 use allot_engine::{LossKind, Old, OptimizerConfig, UpdateConfig};
@@ -14,27 +14,27 @@ use serde_json::{Map, Value, json};
 use crate::client::{Client, Failure};
 use crate::protobuf::{Datum, LossNumber, Outcome, Passed, PassedSequence, Tensor};
 
-/// A rollout to learn from.
+/// A rollout to train on.
 #[derive(Clone)]
 pub(crate) struct TrainingSample {
-    /// Prompt and answer.
+    /// The tokens of prompt and answer.
     pub(crate) tokens: Vec<u32>,
-    /// How many of them are the prompt.
+    /// Number of prompt tokens.
     pub(crate) prompt: usize,
-    /// Log-probabilities when it was sampled.
+    /// Log-probabilities at sampling time.
     pub(crate) sampled: Vec<f32>,
-    /// Those that ratios are measured from.
+    /// Log-probabilities that ratios are measured from.
     pub(crate) old: Vec<f32>,
-    /// Whether those are computed anew.
+    /// Whether `old` is recomputed with the current weights.
     pub(crate) anew: bool,
-    /// Whether the weights changed since it was sampled.
+    /// Whether the weights have changed since sampling.
     pub(crate) stale: bool,
-    /// Whether it has no part in the loss. Its advantage is 0 then.
+    /// Whether it is excluded from the loss. Its advantage is then 0.
     pub(crate) masked: bool,
     pub(crate) advantage: f32,
 }
 
-/// What a server answers to `optim_step`. Not all say anything.
+/// The outcome of `optim_step`. Not all servers return metrics.
 #[derive(Deserialize)]
 pub(crate) struct Stepped {
     pub(crate) metrics: Option<Map<String, Value>>,
@@ -43,7 +43,7 @@ pub(crate) struct Stepped {
 impl Outcome for Stepped {}
 
 impl Stepped {
-    /// The norm of the gradients, where it is told.
+    /// Returns the norm of the gradients, if the server reports it.
     pub(crate) fn norm(&self) -> Option<f64> {
         let metrics = self.metrics.as_ref()?;
         let (_, value) = metrics.iter().find(|(name, _)| name.ends_with("grad_norm"))?;
@@ -51,14 +51,14 @@ impl Stepped {
     }
 }
 
-/// An optimizer step's lessons, and what their losses are measured over.
+/// The training samples of an optimizer step, and the normalization of their loss.
 pub(crate) struct Batch {
     pub(crate) over: LossNormalization,
     pub(crate) lessons: Vec<TrainingSample>,
 }
 
-/// The batches of one pass. Those without an advantage count in the means, and are not sent; where a batch has
-/// nothing else, one is, for the step to be made.
+/// Returns the batches of one epoch. Samples without an advantage count in the means but are not sent. If a
+/// batch has only those, one of them is sent, so that the optimizer step happens.
 pub(crate) fn batches(lessons: Vec<TrainingSample>, update: &UpdateConfig, longest: usize) -> Vec<Batch> {
     let size = if update.mini_batch == 0 { lessons.len() } else { update.mini_batch };
     let correction = if update.old_log_probs == Old::Decoupled { update.correction } else { 1.0 };
@@ -80,7 +80,7 @@ pub(crate) fn batches(lessons: Vec<TrainingSample>, update: &UpdateConfig, longe
 }
 
 impl Batch {
-    /// What each token's advantage is multiplied with, so that the server's mean comes to ours.
+    /// Returns the factor of each token's advantage that makes the server's mean equal to ours.
     fn scale(&self, kind: LossKind, can: Can, lesson: &TrainingSample) -> f64 {
         let tokens = lesson.sampled.len().max(1);
         let each = self.over.each(kind, tokens);
@@ -90,7 +90,7 @@ impl Batch {
         }
     }
 
-    /// A lesson as a datum.
+    /// Returns a training sample as a datum.
     pub(crate) fn datum(&self, update: &UpdateConfig, can: Can, lesson: &TrainingSample) -> Datum {
         let scale = self.scale(update.loss.kind, can, lesson) * f64::from(lesson.advantage);
         let sampled = if update.old_log_probs == Old::Decoupled { &lesson.sampled } else { &lesson.old };
@@ -105,7 +105,7 @@ impl Batch {
             .with("advantages", Tensor::floats(&padded(lesson, &advantages)))
     }
 
-    /// What the server's log-probabilities make of our own loss.
+    /// Returns the sample's part of our own loss, from the server's log-probabilities `new`.
     pub(crate) fn part(&self, update: &UpdateConfig, lesson: &TrainingSample, new: &[f32]) -> Part {
         let sampled = if update.old_log_probs == Old::Decoupled { &lesson.sampled } else { &lesson.old };
         let advantage = f64::from(lesson.advantage);
@@ -117,7 +117,7 @@ impl Batch {
     }
 }
 
-/// A lesson without what it teaches, to be looked at.
+/// Returns a training sample without loss inputs, for a forward pass.
 pub(crate) fn bare(lesson: &TrainingSample, weights: bool) -> Datum {
     let read = lesson.tokens.len() - 1;
     let datum = Datum::new(&lesson.tokens[..read]).with("target_tokens", Tensor::tokens(&lesson.tokens[1..]));
@@ -127,13 +127,13 @@ pub(crate) fn bare(lesson: &TrainingSample, weights: bool) -> Datum {
     datum.with("weights", Tensor::floats(&padded(lesson, &vec![1.0; lesson.sampled.len()])))
 }
 
-/// A loss of the protocol.
+/// A loss as the protocol describes it.
 pub(crate) struct PolicyLoss {
     pub(crate) name: &'static str,
     pub(crate) numbers: [LossNumber; 2],
 }
 
-/// The loss's name and numbers, as the protocol has them: ratios are given by their bounds, not by distances.
+/// Returns the protocol's name and numbers of the loss. Ratios are given by bounds, not by distances.
 pub(crate) fn loss(update: &UpdateConfig) -> PolicyLoss {
     let bounds = update.loss.bounds();
     PolicyLoss {
@@ -145,7 +145,7 @@ pub(crate) fn loss(update: &UpdateConfig) -> PolicyLoss {
     }
 }
 
-/// An optimizer step's numbers.
+/// Returns the parameters of an optimizer step.
 pub(crate) fn adam(config: &OptimizerConfig, rate: f64, cuts: Cuts) -> Value {
     let mut numbers = json!({
         "learning_rate": rate,
@@ -160,7 +160,7 @@ pub(crate) fn adam(config: &OptimizerConfig, rate: f64, cuts: Cuts) -> Value {
     numbers
 }
 
-/// The log-probabilities of each answer's tokens; none where one of them is not finite.
+/// Returns the log-probabilities of each answer's tokens. Fails if one of them is not finite.
 pub(crate) fn log_probs(
     client: &Client,
     verb: &str,
@@ -169,7 +169,7 @@ pub(crate) fn log_probs(
 ) -> Result<Vec<Vec<f32>>, Failure> {
     let (came, asked) = (passed.loss_fn_outputs.len(), lessons.len());
     if came != asked {
-        return Err(client.wrong(verb, &format!("{came} sequences; it was asked about {asked}")));
+        return Err(client.wrong(verb, &format!("{came} sequences; expected {asked}")));
     }
     let one = |(output, lesson): (&PassedSequence, &&TrainingSample)| {
         let read = lesson.tokens.len() - 1;
@@ -185,7 +185,7 @@ pub(crate) fn log_probs(
     passed.loss_fn_outputs.iter().zip(lessons).map(one).collect()
 }
 
-/// Numbers of an answer's tokens, with zeros for the prompt's.
+/// Returns per-token numbers of an answer, preceded by zeros for the prompt.
 fn padded(lesson: &TrainingSample, numbers: &[f32]) -> Vec<f32> {
     let mut all = vec![0.0; lesson.prompt - 1];
     all.extend_from_slice(numbers);

@@ -1,21 +1,21 @@
-//! Engines on other machines. [`Remote`] speaks sample, score and update in the Tinker protocol to a server that
-//! holds the model: SkyRL serves it, so do others, and a hosted service. [`rollouts`] samples on a server while the
-//! model learns here, and a [`Service`] answers requests of any kind, each by itself; this page is about the first.
+//! Engines on other machines. [`Remote`] samples, scores and updates with the Tinker protocol, on a server
+//! that holds the model: SkyRL, other servers, or a hosted service. [`rollouts`] samples on a server while
+//! the model trains on this machine, [`Service`] sends independent requests of any kind, and [`registry`]
+//! fetches policies from container registries. The rest of this page is about [`Remote`].
 //!
-//! A server may be away, slow, forgetful or wrong. What keeps a run whole:
+//! A server may be unavailable, slow, forgetful or wrong. Guarantees:
 //!
-//! - **Whatever changes a model has a number**, `seq_id`, and is asked again with the same one. A server
-//!   that has done it already answers with the promise of that time, and does nothing twice.
+//! - **Each request that changes a model has a number**, `seq_id`, and a retry has the same number. A
+//!   server that has already done it returns the same promise and does nothing twice.
 //! - **The model's state is saved on the server after each update**, weights and optimizer together, and
-//!   an update counts once that is done. A server that no longer has the model, because it was started
-//!   anew or let it go, gets a new one from the last state, and the update is made again from its start:
-//!   half of one was never part of that state.
+//!   only then does the update count. If the server restarted or dropped the model, a new model is created
+//!   from the last state and the whole update is repeated. A partial update is never part of that state.
 //! - **Each rollout has its own seed** and may be requested again. Answers that arrived are kept; the
 //!   ledger is charged once, when the grant is complete.
-//! - **A run that gives up stays as it was** at its last checkpoint, which names the server's state.
+//! - **A run that gives up keeps its last checkpoint**, which names the server's state.
 //!
-//! Nothing is believed because it came: promises, counts, lengths, tokens and log-probabilities are looked
-//! at, and what does not fit ends the run in one sentence.
+//! Every reply is checked: promises, counts, lengths, tokens and log-probabilities. An invalid reply ends
+//! the run with an error.
 //!
 //! ```
 //! use allot_remote::{Cuts, Mean, Server};
@@ -34,6 +34,7 @@ mod metrics;
 mod patience;
 mod preflight;
 mod protobuf;
+pub mod registry;
 pub mod rollouts;
 mod runtime;
 mod sample;

@@ -1,14 +1,14 @@
-//! The numbers of an update on a server, under the names that the engine on this machine has.
+//! The metrics of an update on a server, with the native engine's names.
 
 use allot_engine::Report;
 use allot_engine::loss::Part;
 
 use crate::learn::TrainingSample;
 
-/// Sums over an update's steps.
+/// Sums over an update's optimizer steps.
 #[derive(Default)]
 pub(crate) struct Metrics {
-    /// Steps of the optimizer.
+    /// Number of optimizer steps.
     pub(crate) steps: u32,
     loss: f64,
     norm: f64,
@@ -18,13 +18,13 @@ pub(crate) struct Metrics {
     low: f64,
     high: f64,
     weights: f64,
-    /// How far the trainer's log-probabilities lie from the sampler's, for rollouts of the weights of now.
+    /// Sum of absolute differences of trainer's and sampler's log-probabilities, for current rollouts.
     apart: f64,
     compared: f64,
 }
 
 impl Metrics {
-    /// A rollout's part of a loss, and the trainer's log-probabilities of its tokens.
+    /// Adds a rollout's part of a loss, and the trainer's log-probabilities of its tokens.
     pub(crate) fn add(&mut self, part: &Part, lesson: &TrainingSample, new: &[f32]) {
         self.tokens += new.len() as f64;
         self.low += part.clipped_low as f64;
@@ -36,7 +36,7 @@ impl Metrics {
         }
     }
 
-    /// A step of the optimizer.
+    /// Adds an optimizer step.
     pub(crate) fn step(&mut self, loss: f64, norm: Option<f64>, rate: f64) {
         self.steps += 1;
         self.loss += loss;
@@ -45,7 +45,7 @@ impl Metrics {
         self.rate = rate;
     }
 
-    /// Under TRL's names, as the engine on this machine has them. What the server does not tell is left out.
+    /// Returns the metrics under TRL's names, like the native engine, except those that the server lacks.
     pub(crate) fn report(&self) -> Report {
         let tokens = self.tokens.max(1.0);
         let mut metrics = vec![

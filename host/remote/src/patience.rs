@@ -1,11 +1,11 @@
-//! Waiting for work elsewhere after an interrupt.
+//! Waits for remote work after an interrupt.
 
 use std::time::Duration;
 
 use allot_engine::Interrupt;
 
-/// How long work in progress may take after an interrupt. A job that is preempted has half a minute, and must still write
-/// its results.
+/// How long work in progress may take after an interrupt. A preempted job has half a minute, in which it
+/// must also write its results.
 const GRACE: Duration = Duration::from_secs(8);
 
 /// Returns the result of some work; none if it takes longer than a grace period after an interrupt.

@@ -9,7 +9,7 @@ use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::runtime::runtime;
 
-/// Looks whether the server is there, lets us in, and has the model. Nothing is made.
+/// Checks that the server is reachable, accepts the key and has the model. Creates nothing.
 pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     #[derive(Deserialize)]
     struct Models {
@@ -21,9 +21,9 @@ pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     }
     let client = Client::first(Address::trainer(config))?;
     let foreign = || {
-        let what = format!("what is at {} does not speak the Tinker protocol, `/api/v1`", config.url);
+        let what = format!("the server at {} does not speak the Tinker protocol, `/api/v1`", config.url);
         let asked = format!("{}/api/v1/healthz", config.url.trim_end_matches('/'));
-        told(what, &format!("`engine.url` is what comes before `/api/v1`; see what answers at {asked}"))
+        told(what, &format!("set `engine.url` to the part before `/api/v1`; check what answers at {asked}"))
     };
     waited(async {
         let plain = |failure| match failure {
@@ -49,7 +49,7 @@ pub fn preflight(config: &RemoteConfig) -> Result<(), EngineError> {
     })?
 }
 
-/// Runs a future to its end on the calling thread.
+/// Runs a future to completion on the calling thread.
 pub(crate) fn waited<T>(what: impl Future<Output = T>) -> Result<T, EngineError> {
     Ok(runtime()?.block_on(what))
 }

@@ -1,6 +1,6 @@
-//! Messages that some servers take and give as protobuf, and others as JSON: `forward` and `forward_backward`, and
-//! what they and `asample` come to. Messages and field numbers are those of `tinker_public.proto` in the package
-//! `tinker` 0.25.0, as far as they are used here; its lists of numbers are bytes, in little-endian order.
+//! Messages that some servers exchange as protobuf and others as JSON: `forward`, `forward_backward`, and
+//! the outcomes of these and of `asample`. Messages and field numbers are from `tinker_public.proto` in the
+//! package `tinker` 0.25.0, as far as they are used. Lists of numbers are bytes, in little-endian order.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const BFLOAT16: i32 = 4;
 
 // ---- the request
 
-/// `forward` or `forward_backward`: in protobuf both are one request.
+/// `forward` or `forward_backward`, which are one request in protobuf.
 #[derive(PartialEq, Message)]
 pub(crate) struct PassRequest {
     #[prost(string, tag = "1")]
@@ -36,7 +36,7 @@ pub(crate) struct PassRequest {
     pub(crate) forward_only: bool,
 }
 
-/// One entry of the map of a loss's settings.
+/// An entry in the map of a loss's settings.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LossNumber {
     #[prost(string, tag = "1")]
@@ -45,7 +45,7 @@ pub(crate) struct LossNumber {
     number: f64,
 }
 
-/// A sequence, and what its loss needs.
+/// A sequence with its loss inputs.
 #[derive(PartialEq, Message)]
 pub(crate) struct Datum {
     #[prost(message, repeated, tag = "1")]
@@ -67,7 +67,7 @@ struct Text {
     tokens: Vec<u8>,
 }
 
-/// One entry of the map of a loss's inputs.
+/// An entry in the map of a loss's inputs.
 #[derive(PartialEq, Message)]
 struct LossInput {
     #[prost(string, tag = "1")]
@@ -99,7 +99,7 @@ impl Datum {
         Self { chunks: vec![Chunk { text: Text { tokens } }], inputs: Vec::new() }
     }
 
-    /// The same with one more input of the loss.
+    /// Adds a loss input.
     pub(crate) fn with(mut self, name: &str, tensor: Tensor) -> Self {
         self.inputs.push(LossInput { name: name.to_owned(), tensor });
         self
@@ -140,12 +140,12 @@ impl Tensor {
 }
 
 impl PassRequest {
-    /// The request's name where it is made in JSON.
+    /// Returns the request's name in JSON.
     pub(crate) fn verb(&self) -> &'static str {
         if self.forward_only { "forward" } else { "forward_backward" }
     }
 
-    /// The request as a message. A map's entries are sorted by name, as the package writes them.
+    /// Encodes the request. A map's entries are sorted by name, as the package does.
     pub(crate) fn message(mut self) -> Vec<u8> {
         self.loss_fn_config.sort_by(|a, b| a.name.cmp(&b.name));
         for datum in &mut self.data {
@@ -154,7 +154,7 @@ impl PassRequest {
         self.encode_to_vec()
     }
 
-    /// The request as JSON.
+    /// Returns the request as JSON.
     pub(crate) fn json(&self) -> String {
         let data: Vec<Value> = self.data.iter().map(Datum::json).collect();
         let mut input = json!({ "data": data, "loss_fn": self.loss_fn });
@@ -167,16 +167,16 @@ impl PassRequest {
     }
 }
 
-/// Numbers of so many bytes each, of bytes that were written here.
+/// Decodes numbers of `N` bytes each, from bytes that this program wrote.
 fn whole<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
 }
 
-// ---- the answers
+// ---- the outcomes
 
-/// What the server has done, as JSON and, for some requests and servers, as protobuf.
+/// A server's outcome of a request, as JSON and, for some requests and servers, as protobuf.
 pub(crate) trait Outcome: DeserializeOwned {
-    /// The outcome that a message has. None where the message is broken, or there is no such message.
+    /// Decodes a message. Returns none if the message is broken, or if this outcome has no message.
     fn decode(_message: &[u8]) -> Option<Self> {
         None
     }
@@ -194,7 +194,7 @@ pub(crate) struct Sampled {
 pub(crate) struct SampledSequence {
     pub(crate) stop_reason: String,
     pub(crate) tokens: Vec<u32>,
-    /// `null` stands for a number that is not finite.
+    /// `null` is a number that is not finite.
     pub(crate) logprobs: Option<Vec<Option<f32>>>,
 }
 
@@ -211,7 +211,7 @@ pub(crate) struct PassedSequence {
 
 #[derive(Debug, PartialEq, Deserialize)]
 pub(crate) struct LogProbs {
-    /// `null` stands for a number that is not finite.
+    /// `null` is a number that is not finite.
     pub(crate) data: Vec<Option<f32>>,
 }
 
@@ -223,7 +223,7 @@ struct SampledMessage {
 
 #[derive(PartialEq, Message)]
 struct SequenceMessage {
-    /// 0 for a sequence that ended, 1 for one that met the length limit.
+    /// 0 for a sequence that ended, 1 for one that reached the length limit.
     #[prost(int32, tag = "1")]
     stop: i32,
     /// Tokens of 4 bytes.
@@ -246,7 +246,7 @@ struct RecordMessage {
     lists: BTreeMap<String, ListsMessage>,
 }
 
-/// Lists of numbers, joined. `offsets` has the byte at which each begins, and that at which the last one ends.
+/// Concatenated lists of numbers. `offsets` has the byte offset of each list, and the end of the last one.
 #[derive(PartialEq, Message)]
 struct ListsMessage {
     #[prost(bytes = "vec", tag = "1")]
@@ -261,7 +261,7 @@ impl Outcome for Sampled {
     fn decode(message: &[u8]) -> Option<Self> {
         let sequence = |sequence: SequenceMessage| {
             let stop_reason = ["stop", "length"].get(usize::try_from(sequence.stop).ok()?)?;
-            // The smallest token is 0: a negative one is no token.
+            // Tokens start at 0; negative values are invalid.
             let token = |bytes| u32::try_from(i32::from_le_bytes(bytes)).ok();
             Some(SampledSequence {
                 stop_reason: (*stop_reason).to_owned(),
@@ -278,7 +278,7 @@ impl Outcome for Sampled {
 }
 
 impl Outcome for Passed {
-    /// Log-probabilities, sequence by sequence. Other measurements of the server are ignored.
+    /// Decodes log-probabilities, sequence by sequence. Other measurements of the server are ignored.
     fn decode(message: &[u8]) -> Option<Self> {
         let mut loss_fn_outputs = Vec::new();
         for record in PassedMessage::decode(message).ok()?.records {
@@ -298,7 +298,7 @@ fn split(lists: &ListsMessage) -> Option<Vec<Vec<Option<f32>>>> {
         let part = lists.data.get(usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?)?;
         match lists.kind {
             FLOAT32 => each(part, finite),
-            // The upper half of a float.
+            // The upper half of a 32-bit float.
             BFLOAT16 => each(part, |[low, high]: [u8; 2]| finite([0, 0, low, high])),
             _ => None,
         }
@@ -310,7 +310,7 @@ fn finite(bytes: [u8; 4]) -> Option<f32> {
     Some(f32::from_le_bytes(bytes)).filter(|number| number.is_finite())
 }
 
-/// Numbers of so many bytes each. None where some bytes are left over.
+/// Decodes numbers of `N` bytes each. Returns none if bytes are left over.
 fn each<const N: usize, T>(bytes: &[u8], number: impl Fn([u8; N]) -> T) -> Option<Vec<T>> {
     bytes.len().is_multiple_of(N).then(|| whole(bytes, number))
 }
@@ -384,7 +384,7 @@ mod tests {
         assert!(broken > 300, "{broken}");
     }
 
-    /// How many of a message's parts, and of the messages that differ from it in one bit, cannot be read.
+    /// Returns how many prefixes of a message, and messages with one flipped bit, cannot be decoded.
     fn broken<T: PartialEq>(message: Vec<u8>, read: impl Fn(&[u8]) -> Option<T>) -> usize {
         let (right, mut broken) = (read(&message), 0);
         for end in 1..message.len() {

@@ -1,20 +1,20 @@
-//! Rollouts on a server, updates here: an engine whose `sample` asks SGLang or vLLM, and whose other verbs are the
-//! native ones.
+//! Sampling on a server, updates on this machine: an engine whose `sample` queries SGLang or vLLM, and
+//! whose other verbs are the native ones.
 //!
-//! Before the first sampling at a version, the weights of now are written as a model's folder and the server loads
-//! them, under a label that names their content. Each answer says by which weights it was sampled, and counts only
-//! where that is the label. What keeps a run whole:
+//! Before the first sampling at a version, the current weights are written as a model folder and the server
+//! loads them, under a label that identifies their content. Each reply names the weights that it was
+//! sampled with, and is used only if that is the label. Further guarantees:
 //!
-//! - **Each rollout has its own seed** and may be requested again. Answers that arrived are kept; the ledger is charged
-//!   once, when the grant is complete.
-//! - **Several servers** share what is wanted: each is asked for the next rollout as soon as it is free. What one that is
-//!   away was asked for, the others do.
-//! - **A server that was started anew** says so by its label: it gets the weights again. One that has the weights of
-//!   another run ends this one, in a sentence.
-//! - **The trainer's state is here.** Checkpoints and resuming are the native ones; a run that goes on hands its
-//!   weights over first.
+//! - **Each rollout has its own seed** and may be requested again. Answers that arrived are kept; the
+//!   ledger is charged once, when the grant is complete.
+//! - **Several servers** share the work: each gets the next rollout as soon as it is free. The others take
+//!   over the rollouts of a server that is unavailable.
+//! - **A restarted server** is recognized by its label and gets the weights again. A server that has
+//!   another run's weights ends this run with an error.
+//! - **The trainer's state is on this machine.** Checkpoints and resuming are the native ones; a resumed
+//!   run first hands its weights over.
 //!
-//! Nothing is believed because it came: tokens, ends, log-probabilities and labels are looked at.
+//! Every reply is checked: its tokens, ends, log-probabilities and labels.
 
 mod fleet;
 mod handover;

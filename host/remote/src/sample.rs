@@ -1,4 +1,4 @@
-//! From a grant to requests, and from the server's answers to rollouts, each looked at before it counts.
+//! Turns a grant into requests, and the server's replies into checked rollouts.
 
 use allot_allocation::{Grant, PromptId, SamplerSettings, seed};
 use allot_engine::{Answer, End, Sample, Sampling, SamplingMask, Stops};
@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use crate::client::{Client, Failure};
 use crate::protobuf::Sampled;
 
-/// Some rollouts of one prompt, asked for together.
+/// Some rollouts of one prompt, requested together.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedRollouts {
     pub(crate) prompt: PromptId,
-    /// The first one's position.
+    /// The position of the first one.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
-/// What is asked for, in the order of the grant's lines.
+/// Returns the requests for a grant, in the order of its lines, with at most `most` rollouts each.
 pub(crate) fn wanted(grant: &Grant, most: u32) -> Vec<WantedRollouts> {
     let mut all = Vec::new();
     for line in grant.lines() {
@@ -31,12 +31,12 @@ pub(crate) fn wanted(grant: &Grant, most: u32) -> Vec<WantedRollouts> {
     all
 }
 
-/// The seed of a rollout, in the bits that every server takes.
+/// Returns the seed of a rollout, in the bits that every server accepts.
 pub fn wire_seed(run: u64, prompt: PromptId, version: u32, position: u32) -> u32 {
     (seed::rollout(run, prompt, version, position) >> 33) as u32
 }
 
-/// A request's body. Texts that end an answer are not in it, for a server takes either tokens or texts: what comes is cut.
+/// Returns a request's body, without stop texts, because a server accepts only tokens or only texts.
 pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, stops: &Stops) -> Value {
     let top_k = if sampling.top_k == 0 { json!(-1) } else { json!(sampling.top_k) };
     json!({
@@ -53,7 +53,7 @@ pub(crate) fn body(prompt: &[u32], count: u32, seed: u32, sampling: Sampling, st
     })
 }
 
-/// The rollouts of an answer, if they are those that were asked for.
+/// Returns the rollouts of a reply, if they match the request.
 pub(crate) fn rollouts(
     client: &Client,
     wanted: WantedRollouts,
@@ -63,9 +63,7 @@ pub(crate) fn rollouts(
 ) -> Result<Vec<Sample<Answer>>, Failure> {
     if sampled.sequences.len() != wanted.count as usize {
         let (prompt, asked, came) = (wanted.prompt.0, wanted.count, sampled.sequences.len());
-        return Err(
-            client.wrong("asample", &format!("{came} rollouts of prompt {prompt}; {asked} were asked for"))
-        );
+        return Err(client.wrong("asample", &format!("{came} rollouts of prompt {prompt}; expected {asked}")));
     }
     let mut all = Vec::with_capacity(sampled.sequences.len());
     for (position, sequence) in (wanted.first..).zip(sampled.sequences) {
@@ -86,19 +84,19 @@ pub(crate) fn rollouts(
 /// A rollout as a server reports it, not yet checked.
 pub(crate) struct ClaimedRollout {
     pub(crate) tokens: Vec<u32>,
-    /// `None` for one that is not finite, where a server can say so.
+    /// `None` for a number that is not finite, if a server can report one.
     pub(crate) log_probs: Option<Vec<Option<f32>>>,
-    /// Whether it met the length limit.
+    /// Whether it reached the length limit.
     pub(crate) truncated: bool,
 }
 
-/// Which rollout it is.
+/// The identity of a rollout.
 #[derive(Clone, Copy)]
 pub(crate) struct RolloutKey {
     pub(crate) prompt: PromptId,
     pub(crate) position: u32,
     pub(crate) version: u32,
-    /// How it is sampled, where that is not as the run samples.
+    /// Sampling settings, if they differ from the run's.
     pub(crate) sampling: Option<SamplerSettings>,
 }
 
@@ -106,19 +104,19 @@ pub(crate) struct RolloutKey {
 #[derive(Clone, Copy)]
 pub(crate) struct RolloutLimits {
     pub(crate) vocabulary: usize,
-    /// Tokens of the longest answer.
+    /// The most tokens of an answer.
     pub(crate) longest: usize,
-    /// How many signals were asked for. There is one that can be measured, the mean log-probability.
+    /// Number of requested signals. The mean log-probability is the only available one.
     pub(crate) signals: usize,
 }
 
 impl ClaimedRollout {
-    /// The same, up to the token in which a text ended it: servers may sample on behind that.
+    /// Cuts the rollout after the token that completes a stop text: servers may sample beyond it.
     pub(crate) fn cut(mut self, stops: &Stops) -> Self {
         if let Some(End::Text(at)) = stops.end(&self.tokens) {
             let all = self.tokens.len();
             self.tokens.truncate(at + 1);
-            // Another number of them is told of as it came.
+            // With another number of log-probabilities, they stay as they are, for the error.
             if let Some(log_probs) = self.log_probs.as_mut().filter(|log_probs| log_probs.len() == all) {
                 log_probs.truncate(at + 1);
             }
@@ -127,7 +125,7 @@ impl ClaimedRollout {
         self
     }
 
-    /// Returns the rollout if it keeps the bounds; else a description of what is wrong with it.
+    /// Returns the rollout if it is within the limits, else a description of the problem.
     pub(crate) fn looked_at(
         self,
         place: RolloutKey,
@@ -138,10 +136,10 @@ impl ClaimedRollout {
             return Err(format!("a rollout of prompt {prompt} without tokens"));
         }
         if tokens > most {
-            return Err(format!("a rollout of prompt {prompt} of {tokens} tokens; {most} are the limit"));
+            return Err(format!("a rollout of prompt {prompt} of {tokens} tokens; the limit is {most}"));
         }
         if let Some(token) = self.tokens.iter().find(|t| **t as usize >= limits.vocabulary) {
-            return Err(format!("token {token}, which is past the vocabulary of {}", limits.vocabulary));
+            return Err(format!("token {token}, which is outside the vocabulary of {}", limits.vocabulary));
         }
         let Some(log_probs) = self.log_probs else {
             return Err(format!("a rollout of prompt {prompt} without log-probabilities"));
@@ -152,10 +150,10 @@ impl ClaimedRollout {
                 "a rollout of prompt {prompt} of {tokens} tokens and {came} log-probabilities"
             ));
         }
-        // A little above 0 is rounding.
+        // Values slightly above 0 are rounding errors.
         let good = |l: &Option<f32>| l.filter(|l| l.is_finite() && *l <= 1e-3);
         let Some(log_probs) = log_probs.iter().map(good).collect::<Option<Vec<f32>>>() else {
-            return Err(format!("a log-probability of prompt {prompt} that is none"));
+            return Err(format!("an invalid log-probability of prompt {prompt}"));
         };
         let log_prob: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
         Ok(Sample {

@@ -1,8 +1,8 @@
-//! A server that answers requests, each by itself, and keeps nothing between them: one that judges. What is asked and
-//! what a reply means is for who asks.
+//! A server for independent, stateless requests, such as a grader. The caller defines requests and
+//! interprets replies.
 //!
-//! It is asked again after a pause, with patience, like every server here. A request that fails while the server does
-//! others is the request's own failure: then its asker learns why, and the run goes on.
+//! Requests are retried after pauses, up to the patience, as for all servers. If a request fails while the
+//! server answers others, the caller gets the reason and the run continues.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +15,9 @@ use crate::address::Address;
 use crate::client::{Client, RequestBody, dash, told, words};
 use crate::preflight::waited;
 
-/// The longest reply that is taken, in bytes.
+/// The longest reply that is accepted, in bytes.
 const LONGEST_REPLY: usize = 16 << 20;
-/// The longest pause that a server may ask for.
+/// The longest pause that a server may request.
 const LONGEST_LATER: Duration = Duration::from_mins(1);
 
 /// A server that answers requests.
@@ -26,16 +26,16 @@ pub struct Service {
     tries: u32,
 }
 
-/// What comes of a request: the reply, or why there is none though the server is there.
+/// The reply to a request, or why there is none although the server is available.
 pub type Replied = Result<Vec<u8>, String>;
 
 impl Service {
-    /// A service. Nothing is sent yet. `notice` is called when the server is away, and when it is back.
+    /// Returns a service. Sends nothing yet. `notice` is called when the server is unavailable or back.
     pub fn open(config: &ServiceConfig, notice: fn(&str)) -> Result<Self, EngineError> {
         Ok(Self { client: Client::open(Address::service(config), notice)?, tries: config.tries })
     }
 
-    /// What some work with the service comes to, before a run starts: here and now, and with little patience.
+    /// Returns the result of some work before a run starts, with a short patience and no retries.
     pub fn first<T, E: From<EngineError>>(
         config: &ServiceConfig,
         work: impl AsyncFnOnce(&Self) -> Result<T, E>,
@@ -44,7 +44,7 @@ impl Service {
         waited(work(&service))?
     }
 
-    /// What is at a path, if anything is there: JSON.
+    /// Returns the JSON at a path, if there is any.
     pub async fn get(&self, path: &str) -> Result<Option<Value>, EngineError> {
         match self.replied(path, None, None).await {
             Ok(replied) => Ok(replied.ok().and_then(|body| serde_json::from_slice(&body).ok())),
@@ -53,18 +53,15 @@ impl Service {
         }
     }
 
-    /// The reply to a request, JSON. `other` is a request that the server can do if it can do anything. An error means
-    /// that the server does nothing any more.
+    /// Returns the reply to a request, as JSON. `other` is a request that a working server can answer. An
+    /// error means that the server does not work any more.
     pub async fn ask(&self, path: &str, body: &str, other: Option<&str>) -> Result<Replied, EngineError> {
         self.replied(path, Some(body), other).await.map_err(|halt| match halt {
             Halt::Stop(error) => error,
             Halt::NoSuchPath(detail) => {
                 let (url, section) = (&self.client.to().url, self.client.to().section);
                 let what = format!("the server at {url} has no `{path}`, or no such model{}", dash(&detail));
-                told(
-                    what,
-                    &format!("`{section}.url` is what comes before `{path}`; see the server's own log"),
-                )
+                told(what, &format!("set `{section}.url` to the part before `{path}`; check the server"))
             }
         })
     }
@@ -74,7 +71,7 @@ impl Service {
         let (mut began, mut failures, mut pauses) = (None, 0, client.pauses());
         loop {
             let turn = client.turn().await;
-            // Waiting for a turn is no fault of the server's.
+            // The time spent waiting for a permit does not count against the server's patience.
             let began = *began.get_or_insert_with(Instant::now);
             let heard = client.once(path, body.map(RequestBody::Json)).await;
             drop(turn);
@@ -98,7 +95,7 @@ impl Service {
                         }
                     }
                     later = heard.later();
-                    // The others say that the server is busy, or not there, whatever is asked.
+                    // Other errors mean that the server is busy or unavailable, whatever the request.
                     let own = status == StatusCode::INTERNAL_SERVER_ERROR;
                     (format!("it answers {status}{}", dash(&detail)), own)
                 }
@@ -106,7 +103,7 @@ impl Service {
             };
             failures += u32::from(own);
             if failures >= self.tries && other.is_some() && self.does(path, other).await {
-                return Ok(Err(format!("the server failed at it {failures} times: {why}")));
+                return Ok(Err(format!("the server failed {failures} times: {why}")));
             }
             if began.elapsed() >= client.to().patience {
                 return Err(Halt::Stop(client.away(path, &why)));
@@ -117,7 +114,7 @@ impl Service {
         }
     }
 
-    /// Whether the server does this now.
+    /// Returns whether the server answers this request now.
     async fn does(&self, path: &str, body: Option<&str>) -> bool {
         let _turn = self.client.turn().await;
         let heard = self.client.once(path, body.map(RequestBody::Json)).await;
@@ -125,7 +122,7 @@ impl Service {
     }
 }
 
-/// Why there will be no reply.
+/// Why no reply is possible any more.
 enum Halt {
     NoSuchPath(String),
     Stop(EngineError),

@@ -1,4 +1,4 @@
-//! A model on the server: created, loaded, trained, sampled, saved. It is gone when the server restarts.
+//! A model on the server: created, loaded, trained, sampled, saved. It is lost when the server restarts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -13,9 +13,9 @@ use crate::heartbeat::Heartbeat;
 use crate::learn::{PolicyLoss, Stepped};
 use crate::protobuf::{Datum, Outcome, PassRequest, Passed, Sampled};
 
-/// The version of the protocol that is spoken: of the last SDK that took all answers as JSON.
+/// The protocol's version: that of the last SDK that accepted all replies as JSON.
 const PROTOCOL: &str = "0.24.0";
-/// How often a model is made in a row, where a server takes it away again or does not say what became of it.
+/// How many times in a row a model is created if the server drops it or does not confirm it.
 const MODELS: u32 = 5;
 
 /// A model on the server.
@@ -24,11 +24,11 @@ pub(crate) struct Session {
     model: String,
     /// The number of the next request that changes the model.
     next: Cell<u64>,
-    /// The number of the next sampler or rollout: requests that change nothing.
+    /// The number of the next sampler or rollout. These requests change nothing.
     other: Cell<u64>,
-    /// Promises that were given since the sampler was made, each for one request.
+    /// Promises since the sampler was created, each for one request.
     promises: RefCell<HashSet<String>>,
-    /// The sampler, and the version that it is of.
+    /// The sampler and its version.
     sampler: RefCell<Option<(u32, String)>>,
     _heartbeat: Heartbeat,
 }
@@ -64,7 +64,7 @@ impl Outcome for MadeSampler {}
 impl Outcome for SavedState {}
 
 impl Session {
-    /// A fresh model, or one in the state that was saved under a path.
+    /// Creates a model, or loads the state saved under a path.
     pub(crate) async fn open(
         client: &Client,
         config: &RemoteConfig,
@@ -74,14 +74,14 @@ impl Session {
         let mut last = None;
         for _ in 0..MODELS {
             match Self::attempt(client, config, seed, saved).await {
-                // The request came through and its answer did not: it is no longer the model's first.
+                // The reply was lost, not the request: its repetition is not the model's first request.
                 Err(Failure::Refused { verb, status, detail }) if detail.contains("LoadWeights") => {
                     last = Some(client.refused(&verb, status, &detail));
                 }
                 Err(Failure::Lost(detail)) if detail.contains("Checkpoint") => {
                     return Err(Failure::Stop(Self::unfound(client, saved, &detail)));
                 }
-                // It was started anew just now.
+                // The server restarted just now.
                 Err(Failure::Lost(detail)) => last = Some(client.refused("create_model", 404, &detail)),
                 other => return other,
             }
@@ -94,7 +94,8 @@ impl Session {
         let what = format!("the server at {url} no longer has the state `{path}`: {detail}");
         told(
             what,
-            "its folder of checkpoints may have been moved or cleared; an earlier checkpoint names another",
+            "check its folder of checkpoints, which may have been moved or cleared, or use an earlier \
+             checkpoint",
         )
     }
 
@@ -142,7 +143,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Creates a session on the server, without a model. Returns its name.
+    /// Creates a session without a model. Returns its name.
     async fn create(client: &Client, config: &RemoteConfig) -> Result<String, Failure> {
         let body = json!({
             "type": "create_session",
@@ -152,13 +153,13 @@ impl Session {
         });
         let answer =
             client.ask("create_session", Some(&body.to_string())).await.map_err(|failure| match failure {
-                Failure::Lost(_) => client.wrong("create_session", "404, as if it did not know it"),
+                Failure::Lost(_) => client.wrong("create_session", "404"),
                 failure => failure,
             })?;
         let said: Value = client.read("create_session", &answer)?;
         if let Some(error) = said["error_message"].as_str() {
-            let what = format!("the server at {} wants no session with allot: {error}", config.url);
-            return Err(Failure::Stop(told(what, "it may speak another version of the protocol")));
+            let what = format!("the server at {} refused a session: {error}", config.url);
+            return Err(Failure::Stop(told(what, "check which protocol version it speaks")));
         }
         match said["session_id"].as_str() {
             Some(id) => Ok(id.to_owned()),
@@ -172,13 +173,10 @@ impl Session {
             config.url, config.base_model
         );
         let what = if detail.is_empty() { what } else { format!("{what}: {detail}") };
-        told(
-            what,
-            "a server holds so many models of such a rank; those of sessions that ended go after minutes",
-        )
+        told(what, "try again in a few minutes: the server may hold as many models of this rank as it can")
     }
 
-    /// The number of a request that changes the model. It stays the same however often that is asked.
+    /// Returns the number of a request that changes the model. Retries use the same number.
     pub(crate) fn number(&self) -> u64 {
         self.next.replace(self.next.get() + 1)
     }
@@ -189,7 +187,7 @@ impl Session {
         self.outcome(client, verb, &answer).await
     }
 
-    /// Waits for the outcome that an answer promises.
+    /// Waits for the outcome that a reply promises.
     async fn outcome<T: Outcome>(
         &self,
         client: &Client,
@@ -198,13 +196,13 @@ impl Session {
     ) -> Result<T, Failure> {
         let promise: Promise = client.read(verb, answer)?;
         if !self.promises.borrow_mut().insert(promise.request_id.clone()) {
-            return Err(client.wrong(verb, "the promise of another request"));
+            return Err(client.wrong(verb, "the answer to another request"));
         }
         client.fetch(verb, &promise.request_id).await
     }
 
-    /// Passes sequences through the model. With a loss of its own, rather than for their log-probabilities alone, their
-    /// gradients are added up on the server.
+    /// Runs sequences through the model. With a loss, gradients are accumulated on the server. Without one,
+    /// only log-probabilities are returned.
     pub(crate) async fn pass(
         &self,
         client: &Client,
@@ -230,11 +228,11 @@ impl Session {
         self.done(client, "optim_step", &body).await
     }
 
-    /// Saves weights and optimizer under a name. Gives the server's path to them.
+    /// Saves weights and optimizer under a name. Returns the server's path to them.
     pub(crate) async fn save(&self, client: &Client, name: &str) -> Result<String, Failure> {
         let mut n = 0;
         loop {
-            // Where the answer to a first request was lost, the name is taken by an unknown state.
+            // If the reply to a first request was lost, the name belongs to an unknown state.
             let name = if n == 0 { name.to_owned() } else { format!("{name}-{n}") };
             let body = json!({
                 "type": "save_weights",
@@ -249,7 +247,7 @@ impl Session {
         }
     }
 
-    /// The sampler of the weights of now, which are of this version.
+    /// Returns the sampler of the current weights, which have this version.
     pub(crate) async fn sampler(&self, client: &Client, version: u32) -> Result<String, Failure> {
         let before = self.sampler.borrow().clone();
         if let Some((at, id)) = &before
@@ -257,7 +255,7 @@ impl Session {
         {
             return Ok(id.clone());
         }
-        // Those of an earlier version were all kept. A run makes millions.
+        // All earlier promises were fulfilled. A run makes millions of them.
         self.promises.borrow_mut().clear();
         let mut tries = 0;
         let made: MadeSampler = loop {
@@ -296,7 +294,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Samples by a sampler.
+    /// Samples with a sampler.
     pub(crate) async fn sample(
         &self,
         client: &Client,
@@ -306,7 +304,7 @@ impl Session {
         body["type"] = json!("sample");
         body["sampling_session_id"] = json!(sampler);
         body["seq_id"] = json!(self.other.replace(self.other.get() + 1));
-        // Thousands of these wait for their turn at a time, and a token takes less room as text than as a value.
+        // Thousands of requests wait at a time, and tokens need less memory as text than as values.
         let text = body.to_string();
         drop(body);
         let answer = client.ask("asample", Some(&text)).await?;

@@ -1,8 +1,8 @@
-//! What a checkpoint keeps of a model on a server.
+//! A checkpoint's state of a model on a server.
 
 use serde::{Deserialize, Serialize};
 
-/// How far the model is, and where the server has it.
+/// The progress of a model, and the server's path to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerState {

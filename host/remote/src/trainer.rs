@@ -1,5 +1,5 @@
-//! What makes an update on a server, and what that and sampling are made of: nothing here changes in a run, so that an
-//! update can go on beside the engine that began it.
+//! The parts of an engine that update and sampling share. They do not change in a run, so that an update
+//! can continue beside the engine that began it.
 
 use allot_allocation::{Compute, Flops, PromptId};
 use allot_engine::model::Shape;
@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::session::Session;
 use crate::state::ServerState;
 
-/// What never changes of an engine.
+/// The immutable part of an engine.
 pub(crate) struct Trainer {
     pub(crate) client: Client,
     pub(crate) server: RemoteConfig,
@@ -22,7 +22,7 @@ pub(crate) struct Trainer {
     pub(crate) prompts: Vec<Vec<u32>>,
 }
 
-/// An update's metrics, what it computed, and where the server has it.
+/// An update's metrics, its operations, and the server's new state.
 pub(crate) type UpdateOutcome = Result<(Report, Compute, ServerState), Failure>;
 
 impl Trainer {
@@ -30,7 +30,7 @@ impl Trainer {
         &self.prompts[prompt.0 as usize]
     }
 
-    /// Replaces the old log-probabilities of the lessons that ask for it by those under the current weights.
+    /// Recomputes the old log-probabilities of samples with `anew` set, using the current weights.
     async fn rescore(&self, session: &Session, lessons: &mut [TrainingSample]) -> Result<(), Failure> {
         let anew: Vec<usize> =
             (0..lessons.len()).filter(|i| lessons[*i].anew && lessons[*i].advantage != 0.0).collect();
@@ -47,7 +47,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// Lessons in requests of so many tokens, or of one lesson that is longer.
+    /// Splits samples into requests of at most `micro_batch_tokens` tokens. A longer sample is sent alone.
     fn parts<'a, 'l>(&self, lessons: &'a [&'l TrainingSample]) -> Vec<&'a [&'l TrainingSample]> {
         let most = self.config.update.micro_batch_tokens;
         let (mut all, mut from, mut tokens) = (Vec::new(), 0, 0);
@@ -64,7 +64,7 @@ impl Trainer {
         all
     }
 
-    /// One update from the state of now, up to its saved state. Changes nothing here.
+    /// Makes one update from the current state, up to its saved state. Changes nothing on this side.
     pub(crate) async fn learn(
         &self,
         session: &Session,
@@ -101,7 +101,7 @@ impl Trainer {
         Ok((report, computed, saved))
     }
 
-    /// Adds the gradients of a batch up on the server. Returns the batch's loss.
+    /// Accumulates the gradients of a batch on the server. Returns the batch's loss.
     async fn add_gradients(
         &self,
         session: &Session,
@@ -116,7 +116,7 @@ impl Trainer {
             let data = part.iter().map(|l| batch.datum(update, can, l)).collect();
             let passed = session.pass(client, data, Some(&loss)).await?;
             for (lesson, new) in part.iter().zip(learn::log_probs(client, verb, &passed, part)?) {
-                // One without an advantage is sent for the step alone.
+                // A sample without an advantage is sent only so that the step happens.
                 if lesson.advantage != 0.0 {
                     let part = batch.part(update, lesson, &new);
                     value += part.value;
@@ -127,7 +127,7 @@ impl Trainer {
         if value.is_finite() { Ok(value) } else { Err(client.mad(verb, "a loss")) }
     }
 
-    /// What an update over these lessons computed, adapters' own products left out as everywhere.
+    /// Returns the operations of an update on these samples, without the adapters' own products.
     fn counted(&self, update: &UpdateConfig, lessons: &[&TrainingSample], steps: u32) -> Compute {
         let epochs = update.epochs;
         let one = |lesson: &&TrainingSample| {
@@ -143,7 +143,7 @@ impl Trainer {
         }
     }
 
-    /// Rollouts as lessons, their old log-probabilities those of sampling.
+    /// Returns rollouts as training samples; their old log-probabilities are those of sampling.
     pub(crate) fn lessons(&self, batch: &[Example<'_, Answer>], version: u32) -> Vec<TrainingSample> {
         let old = self.config.update.old_log_probs;
         let one = |example: &Example<'_, Answer>| {

@@ -1,22 +1,22 @@
-//! What a run cost, on each axis of a comparison.
+//! Costs of a run, on each axis of a comparison.
 
 use allot_allocation::{Compute, Spent};
 pub use allot_settings::axis::{Axis, MARGIN};
 use serde::{Deserialize, Serialize};
 
-/// What a run had cost by some moment, evaluation left out.
+/// Costs of a run up to some moment, without evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Rollouts and generated tokens.
     pub spent: Spent,
-    /// All else but time.
+    /// All other costs except time.
     pub compute: Compute,
-    /// Seconds of the run's steps, where the run kept its times.
+    /// Seconds of the run's steps, if the run kept its times.
     pub seconds: Option<f64>,
 }
 
 impl Costs {
-    /// Returns the cost on an axis. None where it is not known, as FLOPs of a run without a model.
+    /// Returns the cost on an axis; `None` if it is not known, such as FLOPs of a run without a model.
     pub fn on(&self, axis: Axis) -> Option<f64> {
         match axis {
             Axis::Rollouts => Some(self.spent.run_rollouts as f64),
@@ -28,7 +28,7 @@ impl Costs {
         }
     }
 
-    /// Whether nothing was sampled yet.
+    /// Whether no rollout was sampled yet.
     fn nothing(&self) -> bool {
         self.spent.run_rollouts == 0
     }

@@ -1,14 +1,14 @@
 //! One colour for each arm, in every figure and table.
 //!
-//! Okabe's and Ito's colours, which colour-blind people can tell apart, without their yellow, which nobody
-//! can see on white; then four more. The baseline is dark grey. From the seventh arm on lines are dashed too.
+//! Okabe's and Ito's colours, which colour-blind readers can distinguish, without their yellow, which is
+//! too light; then four more. The baseline is dark grey. From the seventh arm on, lines are dashed.
 
-/// How an arm is drawn.
+/// Line style of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ink {
     /// Its colour.
     pub colour: &'static str,
-    /// Its dashes, as SVG has them; none for a solid line.
+    /// Its dashes in SVG's notation; `None` for a solid line.
     pub dash: Option<&'static str>,
 }
 
@@ -30,10 +30,10 @@ const ARMS: [&str; 10] = [
 
 const DASHES: [Option<&str>; 4] = [None, Some("7 3"), Some("2.5 2.5"), Some("9 3 2 3")];
 
-/// Arms that share a pattern of dashes.
+/// Number of arms with the same dashes.
 const TO_A_DASH: usize = 6;
 
-/// How an arm is drawn, by its place among the arms.
+/// Returns the line style of the arm with this index.
 pub fn of(baseline: usize, arm: usize) -> Ink {
     if arm == baseline {
         return Ink { colour: BASELINE, dash: None };
@@ -42,17 +42,17 @@ pub fn of(baseline: usize, arm: usize) -> Ink {
     Ink { colour: ARMS[place % ARMS.len()], dash: DASHES[(place / TO_A_DASH) % DASHES.len()] }
 }
 
-/// What became of a rollout, by colour: none of them an arm's.
+/// Colours of the fates of rollouts; no arm has one of them.
 pub mod fate {
-    /// Learned from.
+    /// Trained on with an advantage.
     pub const LEARNED: &str = "#12355b";
-    /// All of its group right.
+    /// In a group with every rollout right.
     pub const RIGHT: &str = "#8fc1d4";
-    /// All of its group wrong.
+    /// In a group with every rollout wrong.
     pub const WRONG: &str = "#e8b796";
     /// Discarded from a mixed group, or without an advantage for another reason.
     pub const MIXED: &str = "#d9d3a5";
-    /// Too old.
+    /// Stale.
     pub const STALE: &str = "#a894bd";
     /// Without a verdict.
     pub const UNSCORABLE: &str = "#6b6b6b";
@@ -60,24 +60,24 @@ pub mod fate {
     pub const HELD: &str = "#d4d4d4";
 }
 
-/// Text, and what is second to it.
+/// Text.
 pub const TEXT: &str = "#222222";
 /// Axis labels.
 pub const FAINT: &str = "#555555";
 /// The grid.
 pub const GRID: &str = "#e4e4e4";
-/// A line at zero, and the foot of a plot.
+/// A line at zero, and the bottom of a plot.
 pub const RULE: &str = "#8a8a8a";
 
-/// Text on a light piece of a bar, which stays light on a dark page.
+/// Text on a light part of a bar, which stays light on a dark page.
 pub const ON_LIGHT: &str = "#1f1f1f";
-/// A sheet's ground.
+/// Background of a figure.
 pub const GROUND: &str = "#ffffff";
-/// The ground of a dark page.
+/// Background of a dark page.
 pub const DARK_GROUND: &str = "#16191d";
 
-/// Colours that a dark page shows otherwise, and how: the same figures, seen on [`DARK_GROUND`]. All others do for
-/// both.
+/// Colours that differ on a dark page, each with its replacement on [`DARK_GROUND`]. All other colours are
+/// used on both.
 pub const DARK: [(&str, &str); 12] = [
     (TEXT, "#e6e6e6"),
     (FAINT, "#b4b8bd"),
@@ -130,7 +130,7 @@ mod tests {
         for light in [TEXT, FAINT] {
             assert!(contrast(dark(light), DARK_GROUND) >= 4.5, "{light}");
         }
-        // White text stands on these.
+        // White text is drawn on this colour.
         assert!(contrast(dark(fate::LEARNED), "#ffffff") >= 4.5);
         for (i, one) in ARMS.iter().enumerate() {
             assert!(ARMS[..i].iter().all(|other| dark(other) != dark(one)), "{one}");

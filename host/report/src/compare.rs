@@ -1,4 +1,4 @@
-//! Runs compared: from histories to a [`Report`]. All sentences and numbers of a report are made here.
+//! Comparison of runs: from histories to a [`Report`]. All sentences and numbers of a report are made here.
 
 mod arms;
 mod costs;
@@ -19,47 +19,47 @@ use crate::tuning::Tuning;
 pub use arms::{Runs, names, told};
 pub use looks::{Look, before_growth, level};
 
-/// What is asked of a comparison.
+/// Options of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
-    /// The arm that others are measured against, by its name; by default the first one.
+    /// Name of the baseline arm; by default the first arm.
     pub baseline: Option<String>,
-    /// Accuracies to be reached. Without one, what the baseline comes to at the end is taken.
+    /// Target accuracies. If empty, the baseline's final accuracy is the target.
     pub targets: Vec<f64>,
-    /// The axis that costs are told in; by default that of the runs' budget.
+    /// The axis of costs; by default that of the runs' budget.
     pub axis: Option<Axis>,
-    /// A difference in accuracy that does not matter.
+    /// A difference in accuracy too small to matter.
     pub margin: Option<f64>,
-    /// The order of the arms, by name; others follow.
+    /// Order of the arms, by name; other arms follow.
     pub order: Vec<String>,
-    /// Where prompts come from, by their numbers, where that is known.
+    /// Source of each prompt, by its number, if known.
     pub sources: Vec<String>,
-    /// How the arms were tuned, if they were.
+    /// The tuning of the arms, if they were tuned.
     pub tuning: Option<Tuning>,
-    /// The seeds that the comparison is to have.
+    /// Seeds planned for the comparison.
     pub planned: Vec<u64>,
-    /// Reports that were made of it.
+    /// Earlier reports on the comparison.
     pub looks: Vec<Look>,
 }
 
-/// How sure intervals are.
+/// Confidence level of intervals.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// Resamples of a bootstrap: enough for the third digit of an interval's end.
 const RESAMPLES: u32 = 5000;
 
-/// Points of a curve.
+/// Number of steps between the points of a curve.
 const POINTS: usize = 60;
 
-/// The seeded bootstrap of all intervals here: a report made twice is the same.
+/// The seeded bootstrap of all intervals here, so that repeating a report gives the same numbers.
 fn bootstrap() -> Bootstrap<'static> {
     Bootstrap { level: CONFIDENCE, ..Bootstrap::seeded(1, RESAMPLES) }
 }
 
-/// Compares runs. `notes` are what is known of runs that could not be read. Also gives the groups that the
+/// Compares runs. `notes` are about runs that could not be read. Also returns the groups of runs that the
 /// report's arms were made of.
 ///
-/// Fails in words where there is nothing to compare, or where the baseline is none of the arms.
+/// Fails with a message if there is nothing to compare, or if no arm is the baseline.
 pub fn compare(
     histories: Vec<History>,
     question: &Question,
@@ -76,7 +76,7 @@ pub fn compare(
             if let Some(name) = meant {
                 let taken = &groups[0].name;
                 notes.push(format!(
-                    "no run of the baseline `{name}` can be used: arms are measured against `{taken}`"
+                    "no run of the baseline `{name}` can be used: arms are compared with `{taken}`"
                 ));
             }
             0
@@ -96,7 +96,7 @@ pub fn compare(
     let targets = costs::targets(&groups, baseline, &targets, &axes, CONFIDENCE);
     let (mut warnings, differing) = fairness::look(&groups, axis, question.tuning.as_ref());
     let before = before_growth(&question.looks, &question.planned);
-    // After one look these are what they are without a correction.
+    // With a single look, no correction is applied.
     let corrected = compared.corrected(before.len() + 1);
     let mut verdicts = verdict::verdicts(&verdict::Seen {
         groups: &groups,
@@ -150,8 +150,8 @@ pub fn compare(
     Ok((report, groups))
 }
 
-/// Each arm's accuracies on each part of the held-out problems, runs × parts × points of the main axis up to where
-/// every finished run came: what rliable reads. Runs that are not finished are not in it.
+/// Returns each arm's accuracies for rliable: runs × parts of the held-out problems × points of the main
+/// axis, up to the cost that every finished run reached. Unfinished runs are left out.
 pub fn scores(report: &Report, groups: &[Runs]) -> Vec<(String, Vec<Vec<Vec<f64>>>)> {
     let parts = finals::part_names(groups);
     let ends = groups.iter().flat_map(Runs::finished).filter_map(|r| cost(r, report.axis));
@@ -170,11 +170,11 @@ pub fn scores(report: &Report, groups: &[Runs]) -> Vec<(String, Vec<Vec<Vec<f64>
     groups.iter().map(arm).collect()
 }
 
-/// The axes that every run knows, the main one first: the one that was asked for, or else that of the
+/// Returns the axes that every run knows, the main one first: the requested axis, or else that of the
 /// budget.
 fn axes(groups: &[Runs], asked: Option<Axis>) -> Result<Vec<Axis>, String> {
     let runs = || groups.iter().flat_map(|g| &g.runs);
-    // A score may lack its time alone: a run that was killed just then.
+    // A score may lack only its time, if the run was killed at that moment.
     let of = |run: &History, axis: Axis| run.scores.iter().filter(|s| s.costs.on(axis).is_some()).count();
     let known = |axis: Axis| runs().all(|run| of(run, axis) >= run.scores.len().min(2));
     let mut axes: Vec<Axis> = Axis::ALL.into_iter().filter(|axis| known(*axis)).collect();
@@ -191,19 +191,19 @@ fn axes(groups: &[Runs], asked: Option<Axis>) -> Result<Vec<Axis>, String> {
     let main = asked.unwrap_or(if axes.contains(&budget) { budget } else { Axis::Rollouts });
     if !axes.contains(&main) {
         let keys: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.key())).collect();
-        return Err(format!("not every run knows its {}; all know {}", main.words(), keys.join(", ")));
+        return Err(format!("not every run recorded its {}; all recorded {}", main.words(), keys.join(", ")));
     }
     axes.retain(|axis| *axis != main);
     axes.insert(0, main);
     Ok(axes)
 }
 
-/// What a run cost by its last score whose cost is known.
+/// Returns a run's cost at its last score with a known cost.
 fn cost(history: &History, axis: Axis) -> Option<f64> {
     history.scores.iter().rev().find_map(|s| s.costs.on(axis))
 }
 
-/// The arms' accuracies against an axis, each as far as all its runs go.
+/// Returns the arms' accuracies against an axis, each as far as all its runs go.
 fn curves(groups: &[Runs], axis: Axis) -> Vec<Curve> {
     let curve = |(arm, group): (usize, &Runs)| {
         let runs: Vec<Vec<(f64, f64)>> = group
@@ -216,7 +216,7 @@ fn curves(groups: &[Runs], axis: Axis) -> Vec<Curve> {
     groups.iter().enumerate().map(curve).collect()
 }
 
-/// Points in the order of their costs; of several at one cost the last counts, which is the run's last word.
+/// Merges points of equal cost: the last one counts. The points are in the order of their costs.
 fn rising(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut all: Vec<(f64, f64)> = Vec::new();
     for point in points {
@@ -228,8 +228,8 @@ fn rising(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     all
 }
 
-/// The mean over runs of curves with points of their own, with its band: at even distances, from where the
-/// last one begins to where the first one ends.
+/// Returns the mean over runs of curves with different points, with its band. It has evenly spaced points
+/// from the latest start to the earliest end.
 fn mean_curve(runs: &[Vec<(f64, f64)>]) -> Vec<(f64, Estimate)> {
     let first = runs.iter().map(|r| r.first().map_or(f64::INFINITY, |p| p.0)).fold(0.0, f64::max);
     let last = runs.iter().map(|r| r.last().map_or(0.0, |p| p.0)).fold(f64::INFINITY, f64::min);
@@ -252,12 +252,12 @@ fn mean_curve(runs: &[Vec<(f64, f64)>]) -> Vec<(f64, Estimate)> {
         .collect()
 }
 
-/// The i-th of so many even steps from one number to another, and the very other at the end.
+/// Returns the `i`-th of `steps` even steps from `first` to `last`; the last one is exactly `last`.
 fn even(first: f64, last: f64, i: usize, steps: usize) -> f64 {
     if i >= steps { last.max(first) } else { (first + (last - first) * i as f64 / steps as f64).min(last) }
 }
 
-/// The value of a curve at a place: on the line between the points beside it, none outside of them.
+/// Interpolates a curve linearly at `x`; `None` outside of its points.
 fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let after = points.iter().position(|p| p.0 >= x)?;
     let (x1, y1) = points[after];
@@ -268,7 +268,7 @@ fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
     Some(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
 }
 
-/// An estimate as a report has it: with one run there is no interval.
+/// Converts an estimate for a report: one run has no interval.
 fn with_ends(estimate: Result<statistics::Estimate, statistics::Unfit>, runs: usize) -> Option<Estimate> {
     let estimate = estimate.ok()?;
     let end = |x: f64| (runs > 1 && x.is_finite()).then_some(x);
@@ -276,7 +276,7 @@ fn with_ends(estimate: Result<statistics::Estimate, statistics::Unfit>, runs: us
     Some(Estimate { value: estimate.value, low, high })
 }
 
-/// A mean over runs, with its interval.
+/// Returns a mean over runs, with its interval.
 fn mean(values: &[f64]) -> Estimate {
     let scores = Scores::of_one_task(values);
     let estimate = scores.and_then(|scores| statistics::aggregate(&bootstrap(), &scores, Aggregate::Mean));
@@ -293,7 +293,7 @@ fn title(groups: &[Runs]) -> String {
     format!("{arms}, {}, {}", count(seeds.len(), "seed"), count(runs, "run"))
 }
 
-/// How a run ended.
+/// Returns the final state of a run.
 fn state(history: &History) -> State {
     match &history.end {
         Some(end) if end.normal => State::Finished,

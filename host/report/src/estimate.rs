@@ -1,8 +1,8 @@
-//! A number with the interval around it.
+//! A number with its interval.
 
 use serde::Serialize;
 
-/// A number and its interval; no interval where there are too few seeds for one.
+/// A number and its interval; there is no interval if there are too few seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The number.

@@ -1,7 +1,7 @@
-//! The figures of a report, as SVG: drawn twice, for wide and for narrow screens.
+//! The figures of a report as SVG, each drawn twice, for wide and for narrow screens.
 //!
-//! They show numbers that the report has, and compute none. A figure for which there are no numbers is a
-//! sentence that says so.
+//! They show numbers of the report and compute none. A figure without numbers is replaced by a sentence
+//! that says so.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,13 +34,13 @@ pub use sheet::escaped;
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its name, as files have it.
+    /// Its name in file names.
     pub name: String,
-    /// What it shows, in a few words.
+    /// A short description.
     pub title: String,
-    /// What it shows, and how its intervals are made.
+    /// Its content, and the method of its intervals.
     pub caption: String,
-    /// The figure itself, or why there is none.
+    /// The figure, or the reason why there is none.
     pub drawing: Result<Drawing, String>,
 }
 
@@ -53,7 +53,7 @@ pub struct Drawing {
     pub narrow: String,
 }
 
-/// How wide a figure is.
+/// Width of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// 860 pixels.
@@ -71,7 +71,7 @@ impl Size {
     }
 }
 
-/// Accuracy against an axis.
+/// Returns the figure of accuracy against an axis.
 pub fn accuracy(report: &Report, axis: Axis) -> Figure {
     let caption = format!(
         "Mean accuracy over each arm's runs, as far as all of them go. {} Thin dashed lines are targets; \
@@ -82,12 +82,12 @@ pub fn accuracy(report: &Report, axis: Axis) -> Figure {
         &format!("accuracy-{}", axis.key()),
         &format!("Accuracy against {}", axis.words()),
         &caption,
-        "No arm has a score on this axis.",
+        "No arm has an accuracy on this axis.",
         |size| accuracy::draw(report, axis, size),
     )
 }
 
-/// All other figures, in the page's order.
+/// Returns all other figures, in the page's order.
 pub fn others(report: &Report) -> Vec<Figure> {
     let percent = confidence(report);
     let axis = report.axis.words();
@@ -181,7 +181,7 @@ pub fn others(report: &Report) -> Vec<Figure> {
     all
 }
 
-/// The figures of a grid.
+/// Returns the figures of a grid.
 pub fn of_grid(tuning: &Tuning) -> Vec<Figure> {
     let what = match tuning.goal.target {
         Some(target) => format!(
@@ -203,7 +203,7 @@ pub fn of_grid(tuning: &Tuning) -> Vec<Figure> {
     vec![map, sensitivity(tuning)]
 }
 
-/// How much each setting matters.
+/// Returns the figure of the effect of each setting.
 fn sensitivity(tuning: &Tuning) -> Figure {
     let share = tuning.shares.first().map(|share| crate::number::percent_tick(*share)).unwrap_or_default();
     figure(
@@ -234,7 +234,7 @@ fn figure(
     Figure { name: name.to_owned(), title: title.to_owned(), caption: caption.to_owned(), drawing }
 }
 
-/// How sure the intervals are, in words: 95 %.
+/// Formats the confidence level of intervals: 95 %.
 fn confidence(report: &Report) -> String {
     crate::number::percent_tick(report.confidence)
 }
@@ -246,7 +246,7 @@ fn bands(report: &Report) -> String {
     )
 }
 
-/// How many arms, in words.
+/// Describes the arms: their number and names.
 fn arms(report: &Report) -> String {
     let names: Vec<&str> = report.arms.iter().map(|a| a.name.as_str()).collect();
     format!("{} {} ({})", names.len(), if names.len() == 1 { "arm" } else { "arms" }, names.join(", "))

@@ -1,4 +1,4 @@
-//! A record's lines and its times, folded into a run's history, one after the other.
+//! Folds the lines of a record and its times, one by one, into a run's history.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,7 +13,7 @@ use crate::axis::Costs;
 use crate::history::{Fates, History, Measured, Offers, Rollout, Score, Step};
 use crate::seen::Seen;
 
-/// Bytes that are kept of why a run ended: a traceback, at most.
+/// Maximum number of bytes kept of the reason why a run ended, which may be a traceback.
 const REASON: usize = 8 << 10;
 
 /// Folds a record's lines into a history.
@@ -27,35 +27,35 @@ pub struct Fold {
     updates: u32,
     plan: Option<Call>,
     step: Open,
-    /// In a run with a lag, the steps that are decided and not in the record yet.
+    /// In a run with a lag, the steps that are decided but not in the record yet.
     waiting: VecDeque<Closed>,
 }
 
-/// The step at hand.
+/// The current step.
 #[derive(Default)]
 struct Open {
     pilots: u64,
     commits: u64,
     truncated: u64,
     fates: Fates,
-    /// The round at hand, and the prompts of it that have rollouts from before it.
+    /// The current round, and its prompts that had rollouts before it.
     round: Option<(u32, BTreeSet<PromptId>)>,
 }
 
-/// A step that was settled.
+/// A settled step.
 struct Closed {
     open: Open,
     settled: Settled,
-    /// Rollouts trained on, by their age.
+    /// Number of rollouts trained on, by their age.
     ages: Vec<u64>,
     /// The sum of their rewards.
     rewards: f64,
 }
 
 impl Fold {
-    /// For the run of this head.
+    /// Returns an empty history for the run of this head.
     pub fn new(run: String, mut head: Head, times: &[Time]) -> Self {
-        // A history is for reading: a record may have been edited.
+        // A history is shown on a terminal or page, and a record may have been edited.
         head.name = head.name.map(|name| shown::name(&name));
         let draft = if head.policy.draft { " (draft)" } else { "" };
         head.policy.name = shown::name(&head.policy.name) + draft;
@@ -115,7 +115,7 @@ impl Fold {
         &self.history
     }
 
-    /// Adds times that came since.
+    /// Adds a time written since.
     pub fn time(&mut self, time: &Time) {
         match time {
             Time::Machine(machine) => {
@@ -126,7 +126,7 @@ impl Fold {
             Time::Step { steps, seconds } => {
                 let seconds = seconds.of_steps();
                 self.times.insert(*steps, seconds);
-                // A run writes a step down before its time.
+                // A run writes a step before its time.
                 let index = (*steps as usize).checked_sub(1);
                 if let Some(step) = index.and_then(|i| self.history.steps.get_mut(i)) {
                     step.costs.seconds = Some(seconds);
@@ -138,22 +138,22 @@ impl Fold {
         }
     }
 
-    /// Takes the next line after the head; `each` is given every rollout whose fate is known by it. Gives
-    /// what does not add up, in words; nothing after that can be believed.
+    /// Takes the next line after the head. `each` is called with every rollout whose fate the line
+    /// determines. Fails with a message if the record is inconsistent; later lines are then not reliable.
     pub fn take(&mut self, line: Line, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
         if self.history.end.is_some() {
             return Err("it has lines after its end".to_owned());
         }
         match line {
-            Line::Head(_) => return Err("it has a second head".to_owned()),
-            // What a policy is told of the data set is no part of what it did.
+            Line::Head(_) => return Err("it has a second header".to_owned()),
+            // The data set's columns for a policy are not part of its decisions.
             Line::Column(_) => {}
             Line::Call(call) => self.call(*call, each)?,
             Line::Rollouts(rollouts) => self.rollouts(&rollouts, each)?,
             Line::Step(end) => self.step(*end, each)?,
             Line::Swap(swap) if swap.step == self.decided() && self.plan.is_none() => {
                 let replays = swap.terms.as_ref().is_some_and(|terms| terms.needs.contains(&Need::Replay));
-                // One that decided nothing was none.
+                // An earlier swap at the same step decided nothing.
                 self.history.swaps.retain(|before| before.step != swap.step);
                 self.history.swaps.push(Swap {
                     policy: PolicyStamp { name: shown::name(&swap.policy.name), ..swap.policy },
@@ -174,7 +174,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Steps that are decided.
+    /// Returns the number of decided steps.
     fn decided(&self) -> u32 {
         (self.history.steps.len() + self.waiting.len()) as u32
     }
@@ -188,16 +188,16 @@ impl Fold {
             let measured = self.history.measured.entry(shown::name(name)).or_default();
             *measured = Measured { calls: measured.calls + 1, sum: measured.sum + value, last: *value };
         }
-        // What it skips, evicts and remembers shows in what it asks for, or nowhere.
+        // Only the action is hashed: skips, evictions and memory matter only through it.
         let action = serde_json::to_vec(&call.plan.action).map_err(|_| odd())?;
         let mut hasher = DefaultHasher::new();
         (self.history.plans, action).hash(&mut hasher);
         self.history.plans = hasher.finish();
         match &call.plan.action {
-            // Settled at once: its line comes when its update is made.
+            // Settled immediately, since its line follows only with its update.
             Action::Train(batch) if self.history.head.run.lag > 0 => {
                 if call.step != self.decided() {
-                    return Err(format!("its plan of step {} is of another step", call.step));
+                    return Err(format!("its plan of step {} is for another step", call.step));
                 }
                 let updated = !batch.picks.is_empty();
                 let closed = self.settle(batch, (call.step, updated, call.unaffordable), each);
@@ -212,7 +212,7 @@ impl Fold {
         let (step, round) = (rollouts.step, rollouts.round);
         let odd = || format!("its rollouts of step {step}, round {round} can't be read");
         let buffered = match self.step.round.take() {
-            // Another portion.
+            // A further part of the same round.
             Some((at, buffered)) if at == round => buffered,
             _ => rollouts.sampled.iter().map(|s| s.prompt).filter(|p| self.buffer.holds(*p)).collect(),
         };
@@ -266,7 +266,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Takes the end of a step: settles it, unless its plan did.
+    /// Takes the end of a step, and settles it unless its plan was settled before.
     fn step(&mut self, end: StepEnd, each: &mut dyn FnMut(Rollout)) -> Result<(), String> {
         let odd = || odd_step(end.step);
         if end.step as usize != self.history.steps.len() {
@@ -302,13 +302,13 @@ impl Fold {
             fates: open.fates,
             trained_reward: rewards / (end.trained.max(1) as f64),
             ages,
-            // A report asks for neither, and of many runs they would fill the memory.
+            // A report does not need these, and those of many runs would fill the memory.
             end: StepEnd { metrics: Vec::new(), scores: Vec::new(), ..end },
         });
         Ok(())
     }
 
-    /// Settles the buffer by a batch. None where the record does not add up.
+    /// Settles the buffer by a batch. `None` if the record is inconsistent.
     fn settle(
         &mut self,
         batch: &Batch,
@@ -332,7 +332,7 @@ impl Fold {
             if advantage != 0.0 {
                 taught.insert(rollout.prompt);
             }
-            // Its fate is that of the first update on it.
+            // Its fate is decided by the first update on it.
             if rollout.updates == 0 {
                 let right = groups[&rollout.prompt].correct.iter().filter(|c| **c).count();
                 if advantage != 0.0 {
@@ -371,7 +371,7 @@ impl Fold {
         Some(Closed { open, settled, ages, rewards })
     }
 
-    /// Tells of rollouts that left the buffer after they were trained on.
+    /// Passes rollouts that left the buffer after training to `each`.
     fn finished(&mut self, ids: &[RolloutId], step: u32, each: &mut dyn FnMut(Rollout)) -> Option<()> {
         for id in ids {
             each(Rollout { fate: "trained", settled: step, ..self.buffered.remove(id)? });
@@ -379,7 +379,7 @@ impl Fold {
         Some(())
     }
 
-    /// Age and advantage of every rollout that a batch trains on.
+    /// Returns the age and advantage of every rollout that a batch trains on.
     fn learned(
         &self,
         batch: &Batch,
@@ -422,7 +422,7 @@ impl Fold {
         self.history.end = Some(end);
     }
 
-    /// What is not of a step whose end is in the record.
+    /// Returns what was sampled in steps without an end in the record.
     fn unfinished(&mut self) -> Open {
         let mut open = std::mem::take(&mut self.step);
         for Closed { open: step, .. } in self.waiting.drain(..) {
@@ -438,7 +438,7 @@ impl Fold {
         Costs { spent, compute, seconds: self.times.get(&steps).copied() }
     }
 
-    /// The history as it is now. What a step without an end sampled is in the buffer.
+    /// Returns the history so far. Rollouts sampled in a step without an end count as buffered.
     pub fn finish(mut self) -> History {
         if self.history.end.is_none() {
             let open = self.unfinished();

@@ -1,4 +1,4 @@
-//! From a run's folder to its history: once, or again and again while the run goes on.
+//! Reads the history of a run's folder: once, or repeatedly while the run goes on.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
@@ -9,9 +9,9 @@ use allot_record::{Line, Reader, RecordError, Times};
 use crate::fold::Fold;
 use crate::history::{History, Rollout};
 
-/// Reads a run's history, from its folder or its record. `each` is given every rollout once its fate is
-/// known. What is wrong with a record that has a head is told in the history, which goes as far as the
-/// record can be believed.
+/// Reads a run's history from its folder or record. `each` is called with every rollout whose fate is
+/// known. Errors after a readable head are listed in the history, which then ends before the first
+/// unreliable line.
 pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, RecordError> {
     let (mut reader, head) = Reader::open(path)?;
     let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new(".")) };
@@ -25,7 +25,7 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
     for line in reader.by_ref() {
         let taken = line.map_err(|error| error.to_string()).and_then(|line| fold.take(line, each));
         if let Err(reason) = taken {
-            troubles.push(format!("{reason}; what comes after that is left out"));
+            troubles.push(format!("{reason}; the rest is left out"));
             whole = false;
             break;
         }
@@ -44,28 +44,28 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
     Ok(history)
 }
 
-/// A run that is looked at while it goes on.
+/// Follows a run while it goes on.
 pub struct Follower {
     path: PathBuf,
     fold: Fold,
-    /// Bytes of the record taken so far.
+    /// Bytes of the record that were read.
     taken: u64,
-    /// Lines of the times taken so far, and the file's length then.
+    /// Entries of the times that were read, and the file's length then.
     times: (usize, u64),
-    /// Why the rest can't be believed, and the record's length then.
+    /// Reason why the rest is unreliable, and the record's length then.
     damage: Option<(String, u64)>,
 }
 
 impl Follower {
-    /// A run's folder, its lines not read yet but the first.
+    /// Opens a run's folder, reading only the head.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let (_, head) = Reader::open(path)?;
         let fold = Fold::new(path.display().to_string(), head, &[]);
         Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), damage: None })
     }
 
-    /// Takes what was written since. A record that got shorter, or that could not be believed and changed,
-    /// belongs to a run that was taken up again from a checkpoint: it is read anew.
+    /// Reads the lines written since. If the record got shorter, or was unreliable and has changed, the run
+    /// was resumed from a checkpoint: it is then read from the start.
     pub fn poll(&mut self) -> Result<(), RecordError> {
         let path = self.path.join("record.jsonl");
         let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
@@ -77,7 +77,7 @@ impl Follower {
         if self.damage.is_none() && found > self.taken {
             self.lines(&path, found)?;
         }
-        // After the record: a step is written down before its time.
+        // After the record, because a step is written before its time.
         self.clock();
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Follower {
         self.fold.history()
     }
 
-    /// Why it goes no further, where it can't be believed any more.
+    /// Reason why the rest of the record is unreliable, if it is.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_ref().map(|(reason, _)| reason.as_str())
     }

@@ -1,5 +1,5 @@
-//! Three axes together: what each arm pays in rollouts, in tokens and in operations to reach the target, and which arms
-//! are on the Pareto front.
+//! Costs of each arm to reach the target on three axes (rollouts, tokens and FLOPs), and the arms on the
+//! Pareto front.
 
 use crate::axis::Axis;
 use crate::number::{self, percent_tick};
@@ -8,34 +8,34 @@ use crate::report::{Estimate, Report};
 /// The axes that do not depend on the trainer.
 const AXES: [Axis; 3] = [Axis::Rollouts, Axis::Tokens, Axis::Flops];
 
-/// The arms by what they pay.
+/// Costs of the arms and their Pareto front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frontier {
-    /// The target.
+    /// The target accuracy.
     pub accuracy: f64,
     /// The axes that are known.
     pub axes: Vec<Axis>,
-    /// The arms that reached the target in all of their runs, and those that did not.
+    /// A row for every arm, even if not all of its runs reached the target.
     pub rows: Vec<Row>,
 }
 
-/// An arm.
+/// Costs of an arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Which, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// Runs that reached the target, and all.
+    /// Number of runs that reached the target, and of all runs.
     pub reached: (usize, usize),
-    /// What it paid on each axis: the geometric mean over runs, where all of them got there.
+    /// Cost on each axis: the geometric mean over runs, if all of them reached the target.
     pub paid: Vec<Option<Estimate>>,
-    /// How many times the baseline's that is, on each axis.
+    /// The baseline's cost divided by this one, on each axis.
     pub ratios: Vec<Option<Estimate>>,
-    /// Whether no other arm is at most as dear on every axis and cheaper on one.
+    /// Whether no other arm costs at most as much on every axis and less on one.
     pub on_front: bool,
 }
 
 impl Frontier {
-    /// Of a report's first target; none where there is no target, or one axis alone.
+    /// Returns the front of the first target; `None` without one, or with fewer than two axes or arms.
     pub fn of(report: &Report) -> Option<Self> {
         let accuracy = report.targets.first()?.accuracy;
         let of = |axis: Axis| report.targets.iter().find(|t| t.axis == axis && t.accuracy == accuracy);
@@ -65,13 +65,13 @@ impl Frontier {
         Some(Self { accuracy, axes: targets.iter().map(|t| t.axis).collect(), rows })
     }
 
-    /// The arm that is the cheapest on an axis.
+    /// Returns the cheapest arm on an axis.
     pub fn cheapest(&self, axis: usize) -> Option<usize> {
         let paid = self.rows.iter().filter_map(|row| Some((row.arm, row.paid[axis]?.value)));
         paid.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(arm, _)| arm)
     }
 
-    /// Who is the cheapest on some axes and not on the others, in words.
+    /// Returns a sentence on each arm that is the cheapest on some axes but not on others.
     pub fn words(&self, report: &Report) -> Vec<String> {
         let name = |arm: usize| report.arms.get(arm).map_or("?", |a| a.name.as_str());
         let cheapest: Vec<Option<usize>> = (0..self.axes.len()).map(|axis| self.cheapest(axis)).collect();
@@ -88,7 +88,7 @@ impl Frontier {
                 let best = cheapest[*axis]?;
                 let other = self.rows.iter().find(|row| row.arm == best)?.paid[*axis]?;
                 let times = number::times(row.paid[*axis]?.value / other.value);
-                Some(format!("{times} as many {} as `{}`", self.axes[*axis].words(), name(best)))
+                Some(format!("{times} more {} than `{}`", self.axes[*axis].words(), name(best)))
             });
             Some(format!(
                 "`{}` is the cheapest to {} in {} alone: it takes {}",
@@ -102,7 +102,7 @@ impl Frontier {
     }
 }
 
-/// Whether one is at most as dear on every axis, and cheaper on one.
+/// Whether `one` is at most as large on every axis, and smaller on one.
 fn beats(one: &[f64], other: &[f64]) -> bool {
     let mut pairs = one.iter().zip(other);
     pairs.clone().all(|(a, b)| a <= b) && pairs.any(|(a, b)| a < b)

@@ -1,4 +1,4 @@
-//! A run's history: what its record and its times come to, for a report to draw.
+//! A run's history: the content of its record and times, as a report uses it.
 
 use std::collections::BTreeMap;
 
@@ -8,80 +8,80 @@ use allot_record::{End, Head, Machine, StepEnd, Swap};
 use crate::axis::Costs;
 use crate::seen::{PATIENCE, Seen, Trained};
 
-/// What a run came to, as far as its record goes.
+/// The history of a run, as far as its record goes.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// What the run is called on the screen: its folder, as it was given.
+    /// Name of the run for display: its folder, as given.
     pub run: String,
     /// The record's head.
     pub head: Head,
-    /// Where other policies took over.
+    /// Changes of the policy.
     pub swaps: Vec<Swap>,
-    /// The machines it ran on, one after the other.
+    /// The machines it ran on, in order.
     pub machines: Vec<Machine>,
-    /// The scores, the one at the start first.
+    /// The evaluations, the one at the start first.
     pub scores: Vec<Score>,
     /// The steps.
     pub steps: Vec<Step>,
-    /// What became of all its rollouts.
+    /// Fates of all its rollouts.
     pub fates: Fates,
-    /// Groups with an advantage, each in each update.
+    /// Groups with a nonzero advantage, counted once in each update.
     pub groups: u64,
-    /// Its rollouts by verdict, and its groups by their rewards.
+    /// Its rollouts by verdict, and its groups by reward.
     pub seen: Seen,
-    /// The end, if the record has it.
+    /// The end, if it is in the record.
     pub end: Option<End>,
-    /// Prompts that came on offer.
+    /// Counts of prompts offered.
     pub offers: Offers,
-    /// What its plans come to: the same for runs that asked for the same rollouts and trained on the same.
+    /// Hash of its plans: equal for runs that sampled and trained on the same rollouts.
     pub plans: u64,
-    /// What its policies measured, by the name of the metric.
+    /// Metrics of its policies, by name.
     pub measured: BTreeMap<String, Measured>,
-    /// What became of its prompts, by their numbers: those that were visited.
+    /// Statistics of the prompts that were visited, by their numbers.
     pub prompts: BTreeMap<u32, Lessons>,
-    /// What is wrong with the record, in words.
+    /// Errors in the record, in words.
     pub troubles: Vec<String>,
-    /// Pilots, commits and truncated ones of a step that has no end.
+    /// Pilots, commits and truncated rollouts of a step without an end.
     pub(crate) open: (u64, u64, u64),
 }
 
-/// A metric of a policy, over the calls that gave it.
+/// A metric of a policy, over the calls that reported it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// How many calls gave it.
+    /// Number of calls that reported it.
     pub calls: u64,
-    /// The sum of what they gave.
+    /// Sum of its values.
     pub sum: f64,
-    /// What the last one gave.
+    /// Its last value.
     pub last: f64,
 }
 
-/// What became of a prompt.
+/// Statistics of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lessons {
-    /// Rollouts of it.
+    /// Number of its rollouts.
     pub rollouts: u32,
-    /// Of them, those that were trained on with an advantage.
+    /// Number of those that were trained on with an advantage.
     pub learned: u32,
-    /// Its first step.
+    /// The first step in which it was sampled.
     pub first: Visit,
-    /// The last step in which it was sampled, if that is a later one.
+    /// The last step in which it was sampled, if it is a later one.
     pub again: Option<Visit>,
 }
 
-/// A prompt's rollouts of a step.
+/// The rollouts of a prompt in one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
     /// The step.
     pub step: u32,
-    /// Rollouts with a verdict.
+    /// Number of rollouts with a verdict.
     pub rollouts: u32,
-    /// Of them, the right ones.
+    /// Number of right ones.
     pub right: u32,
 }
 
 impl Visit {
-    /// The share of right ones.
+    /// Returns the share of right ones.
     pub fn rate(self) -> f64 {
         f64::from(self.right) / f64::from(self.rollouts.max(1))
     }
@@ -105,67 +105,67 @@ impl Lessons {
     }
 }
 
-/// How often prompts came on offer.
+/// Counts of prompts offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
-    /// In all.
+    /// All offers.
     pub all: u64,
-    /// Of them, those that had been on offer before, in an earlier pass over the data set.
+    /// Offers of prompts that were offered before, in an earlier epoch.
     pub again: u64,
 }
 
-/// The held-out accuracy.
+/// An evaluation: the held-out accuracy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
     /// Steps finished.
     pub steps: u32,
-    /// What the run had cost.
+    /// Costs of the run so far.
     pub costs: Costs,
     /// Share of right answers.
     pub accuracy: f64,
-    /// What it is made of, by name.
+    /// Its parts, by name.
     pub parts: Vec<(String, f64)>,
 }
 
-/// A step: what the record says at its end, and what follows from its lines.
+/// A step: its line in the record, and statistics of its other lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The record's line.
+    /// The line in the record.
     pub end: StepEnd,
-    /// What the run had cost after it.
+    /// Costs of the run after this step.
     pub costs: Costs,
     /// Rollouts sampled for prompts that came from the pool.
     pub pilots: u64,
     /// Rollouts sampled for prompts that were buffered.
     pub commits: u64,
-    /// Of both, those that met the length limit. Unscorable ones are not known.
+    /// Number of these that reached the length limit. Unscorable rollouts are not included.
     pub truncated: u64,
-    /// What became of the rollouts that left the buffer, or never came on it.
+    /// Fates of the rollouts that left the buffer or never entered it.
     pub fates: Fates,
-    /// Rollouts trained on, for the first time or again, by their age in model updates.
+    /// Number of rollouts trained on, for the first time or again, by age in model updates.
     pub ages: Vec<u64>,
-    /// Mean reward of the rollouts trained on; [`StepEnd::reward`] is that of all that were sampled.
+    /// Mean reward of the rollouts trained on. [`StepEnd::reward`] is that of all rollouts sampled.
     pub trained_reward: f64,
 }
 
-/// What became of rollouts. Each is counted once: one that was trained on again and again by the first time.
+/// Fates of rollouts. Each rollout counts once; if trained on several times, its first training counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Fates {
     /// Trained on, with an advantage.
     pub learned: u64,
-    /// Trained on without an advantage, all of their group being right.
+    /// Trained on without an advantage, in a group with every rollout right.
     pub trained_right: u64,
-    /// Trained on without an advantage, all of their group being wrong.
+    /// Trained on without an advantage, in a group with every rollout wrong.
     pub trained_wrong: u64,
     /// Trained on without an advantage, for another reason.
     pub trained_equal: u64,
-    /// Discarded, all of their group being right.
+    /// Discarded, in a group with every rollout right.
     pub released_right: u64,
-    /// Discarded, all of their group being wrong.
+    /// Discarded, in a group with every rollout wrong.
     pub released_wrong: u64,
-    /// Discarded from a group in which some were right.
+    /// Discarded, in a group with right and wrong rollouts.
     pub released_mixed: u64,
-    /// Stale, though a plan held them.
+    /// Discarded as stale, although a plan held them.
     pub stale: u64,
     /// Without a verdict.
     pub unscorable: u64,
@@ -176,7 +176,7 @@ pub struct Fates {
 /// A rollout whose fate is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rollout {
-    /// The step it was sampled in.
+    /// The step in which it was sampled.
     pub step: u32,
     /// The round.
     pub round: u32,
@@ -184,38 +184,38 @@ pub struct Rollout {
     pub number: u64,
     /// The prompt.
     pub prompt: PromptId,
-    /// Whether its prompt came from the pool for it.
+    /// Whether its prompt came from the pool for this rollout.
     pub pilot: bool,
     /// Model updates made before it was sampled.
     pub version: u32,
-    /// The reward; none where it could not be scored.
+    /// The reward; `None` if it could not be scored.
     pub reward: Option<f32>,
     /// Whether it was right.
     pub correct: bool,
-    /// Length in tokens; none where it could not be scored.
+    /// Length in tokens; `None` if it could not be scored.
     pub tokens: Option<u32>,
     /// Whether it met the length limit.
     pub truncated: bool,
-    /// What became of it: `trained`, `released`, `stale`, `unscorable`, `held`.
+    /// Its fate: `trained`, `released`, `stale`, `unscorable` or `held`.
     pub fate: &'static str,
-    /// The step in which that was known.
+    /// The step in which its fate was known.
     pub settled: u32,
-    /// Of one trained on, the model updates between its sampling and the first update on it.
+    /// If trained on, the model updates between its sampling and the first update on it.
     pub age: Option<u32>,
-    /// Of one trained on, in the first update on it.
+    /// If trained on, its advantage in the first update on it.
     pub advantage: Option<f32>,
-    /// Updates made on it.
+    /// Number of updates on it.
     pub updates: u32,
 }
 
 impl History {
-    /// Its policy's name, and where others took over: `uniform, pods from step 40`.
+    /// Returns its policy's name, and later policies with their first steps: `uniform, pods from step 40`.
     pub fn policy(&self) -> String {
         let later = self.swaps.iter().map(|swap| format!(", {} from step {}", swap.policy.name, swap.step));
         std::iter::once(self.head.policy.name.clone()).chain(later).collect()
     }
 
-    /// Returns why the run has learned nothing, in a sentence; none where it has, or where it is too early to say.
+    /// Returns a sentence on why the run has learned nothing; `None` if it has learned, or it is too early.
     pub fn nothing_learned(&self) -> Option<String> {
         let over = self.end.as_ref().is_some_and(|end| end.normal);
         let sum = |of: fn(&StepEnd) -> u64| self.steps.iter().map(|step| of(&step.end)).sum();
@@ -226,41 +226,41 @@ impl History {
         due.then(|| self.seen.nothing_learned(trained)).flatten()
     }
 
-    /// Pilots, commits and truncated ones among rollouts sampled after the last step.
+    /// Returns the pilots, commits and truncated rollouts sampled after the last step.
     pub fn unfinished_step(&self) -> (u64, u64, u64) {
         self.open
     }
 }
 
 impl Fates {
-    /// Adds others.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.all_mut().into_iter().zip(other.all()) {
             *mine += theirs;
         }
     }
 
-    /// Rollouts in all.
+    /// Number of all rollouts.
     pub fn total(&self) -> u64 {
         self.all().iter().sum()
     }
 
-    /// Trained on.
+    /// Number of rollouts trained on.
     pub fn trained(&self) -> u64 {
         self.learned + self.trained_right + self.trained_wrong + self.trained_equal
     }
 
-    /// Of groups in which all were right.
+    /// Number of rollouts in groups with every rollout right.
     pub fn all_right(&self) -> u64 {
         self.trained_right + self.released_right
     }
 
-    /// Of groups in which all were wrong.
+    /// Number of rollouts in groups with every rollout wrong.
     pub fn all_wrong(&self) -> u64 {
         self.trained_wrong + self.released_wrong
     }
 
-    /// Discarded.
+    /// Number of rollouts discarded.
     pub fn released(&self) -> u64 {
         self.released_right + self.released_wrong + self.released_mixed
     }

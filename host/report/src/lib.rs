@@ -1,7 +1,6 @@
-//! What runs came to: histories folded from records, statistics over seeds, figures, tables and pages.
+//! Results of runs: histories folded from records, statistics over seeds, figures, tables and pages.
 //!
-//! No number is made up here: each stands in a record, or follows from numbers in records by what
-//! [`statistics`] has.
+//! Every number is in a record, or is computed from records by [`statistics`].
 //!
 //! ```
 //! use allot_report::statistics::{holm, ratio};

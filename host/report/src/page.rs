@@ -1,7 +1,7 @@
-//! A report as a page: one file of HTML that needs nothing else, no network and no script.
+//! A report as a page: one HTML file without scripts, network access or other files.
 //!
-//! The axis switch is a group of radio buttons, which style alone turns into a switch. Each figure is there
-//! twice, and style shows the one that fits.
+//! The axis switch is a group of radio buttons, controlled by style alone. Each figure is included twice,
+//! and style shows the one that fits.
 
 use std::fs;
 use std::io;
@@ -20,18 +20,18 @@ mod reading;
 mod table;
 
 const STYLE: &str = include_str!("page/style.css");
-/// What a browser may do with the page: nothing but show it.
+/// The page's content security policy: it allows only styles and embedded images.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 pub use grid::write_grid;
 
-/// The page.
+/// Returns the page as HTML.
 pub fn html(report: &Report) -> String {
     let figures = figure::others(report);
     let tables = tables::all(report);
     let drawn = |name: &str| figures.iter().find(|f| f.name == name).map(picture::figure);
-    // Where a figure has said already that there is nothing, its table need not.
+    // If a figure already says that there is nothing to show, its table is left out.
     let said = |t: &tables::Table| t.rows.is_empty() && DRAWN.contains(&t.name);
     let told = |name: &str| {
         let table = tables.iter().find(|t| t.name == name && !said(t))?;
@@ -68,8 +68,8 @@ pub fn html(report: &Report) -> String {
                 main #main tabindex="-1" {
                     section aria-labelledby="short" {
                         h2 #short { (SECTIONS[0].1) }
-                        (verdicts(report)) (cautions(report))
-                        (told("result").unwrap_or_default()) (told("looks").unwrap_or_default())
+                        (told("result").unwrap_or_default()) (verdicts(report)) (warnings(report))
+                        (told("looks").unwrap_or_default()) (notes(report))
                     }
                     section aria-labelledby="accuracy" {
                         h2 #accuracy { (SECTIONS[1].1) }
@@ -121,8 +121,8 @@ pub fn html(report: &Report) -> String {
     page.into_string()
 }
 
-/// Writes the page, its figures as SVG, PDF and PNG, its tables as CSV and Markdown, and the numbers behind them
-/// as `report.json` into a folder, which is made if need be. Gives what was written.
+/// Writes a report into a folder, which is made if missing: the page, figures as SVG, PDF and PNG, tables
+/// as CSV and Markdown, and the numbers as `report.json`. Returns the files written.
 pub fn write(report: &Report, folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut writer = Writer::new(folder);
     writer.put("index.html", html(report).as_bytes())?;
@@ -140,7 +140,7 @@ pub fn write(report: &Report, folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(writer.written)
 }
 
-/// What is written into a report's folder.
+/// Writer of the files in a report's folder.
 struct Writer<'f> {
     folder: &'f Path,
     written: Vec<PathBuf>,
@@ -159,7 +159,7 @@ impl<'f> Writer<'f> {
         Ok(())
     }
 
-    /// A figure as SVG, PNG and PDF, if there is one.
+    /// Writes a figure as SVG, PNG and PDF, if there is one.
     fn figure(&mut self, figure: &figure::Figure) -> io::Result<()> {
         let Ok(drawing) = &figure.drawing else { return Ok(()) };
         let none = |what: &str| io::Error::other(format!("figure `{}` can't be made a {what}", figure.name));
@@ -171,10 +171,10 @@ impl<'f> Writer<'f> {
     }
 }
 
-/// Tables whose numbers a figure shows too.
+/// Tables whose numbers are also in a figure.
 const DRAWN: [&str; 4] = ["parts", "targets", "targets-on-other-axes", "differences"];
 
-/// The page's sections: where they are, and their titles.
+/// The sections of the page: ids and titles.
 const SECTIONS: [(&str, &str); 7] = [
     ("short", "In short"),
     ("accuracy", "Accuracy"),
@@ -185,7 +185,7 @@ const SECTIONS: [(&str, &str); 7] = [
     ("reading", "How to read this"),
 ];
 
-/// The report's title; a page must have one.
+/// Returns the report's title; a page must have one.
 fn title(report: &Report) -> &str {
     if report.title.is_empty() { "Report" } else { &report.title }
 }
@@ -205,7 +205,7 @@ fn head(report: &Report) -> Markup {
     }
 }
 
-/// What it comes to, in words: a badge for each question, and the sentence that it is of.
+/// Returns the verdicts: a badge for each question and its sentence.
 fn verdicts(report: &Report) -> Markup {
     let answers = report.answers();
     html! {
@@ -232,8 +232,8 @@ fn verdicts(report: &Report) -> Markup {
     }
 }
 
-/// Warnings and notes.
-fn cautions(report: &Report) -> Markup {
+/// Returns the reasons why the comparison is unfair.
+fn warnings(report: &Report) -> Markup {
     html! {
         @if !report.warnings.is_empty() {
             div.warnings role="region" aria-labelledby="warnings" {
@@ -241,19 +241,26 @@ fn cautions(report: &Report) -> Markup {
                 ul { @for warning in &report.warnings { li { (quoted(warning)) } } }
             }
         }
-        @if !report.notes.is_empty() {
-            div.notes role="region" aria-labelledby="notes" {
-                h3 #notes { "Notes" }
+    }
+}
+
+/// Returns the notes, folded: they explain numbers and change none.
+fn notes(report: &Report) -> Markup {
+    let many = report.notes.len();
+    html! {
+        @if many > 0 {
+            details.notes {
+                summary { (many) @if many == 1 { " note" } @else { " notes" } }
                 ul { @for note in &report.notes { li { (quoted(note)) } } }
             }
         }
     }
 }
 
-/// A sentence, with what stands between backticks as code.
+/// Returns a sentence with text between backticks as code.
 fn quoted(sentence: &str) -> Markup {
     let pieces: Vec<&str> = sentence.split('`').collect();
-    // An odd one at the end is a backtick and no more.
+    // An unpaired backtick at the end remains a backtick.
     let pairs = pieces.len() % 2 == 1;
     html! {
         @for (i, piece) in pieces.iter().enumerate() {

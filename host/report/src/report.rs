@@ -1,7 +1,7 @@
-//! A report as plain data: every number that a page, a figure or a table shows, and every sentence.
+//! A report as plain data: every number and every sentence in a page, a figure or a table.
 //!
-//! It is made by `compare` and drawn by `page`, `figure` and
-//! `tables`, which compute nothing. Written out as JSON it is `report.json`.
+//! `compare` makes it. `page`, `figure` and `tables` draw it and compute nothing. As JSON it is
+//! `report.json`.
 
 use serde::Serialize;
 
@@ -12,30 +12,30 @@ use crate::number::percent_tick;
 use crate::statistics::Bound;
 use crate::tuning::Tuning;
 
-/// All of it.
+/// A report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was compared, in a few words.
+    /// A short description of the comparison.
     pub title: String,
     /// What all runs share, as pairs of name and value.
     pub shared: Vec<(String, String)>,
-    /// The axis that costs are told in.
+    /// The main axis of costs.
     pub axis: Axis,
     /// The axes that every run knows, the main one first.
     pub axes: Vec<Axis>,
-    /// Whether targets were set beforehand: then verdicts on costs go first.
+    /// Whether targets were set in advance: then verdicts on costs come first.
     pub asked: bool,
-    /// How sure the intervals are: 0.95.
+    /// Confidence level of the intervals: 0.95.
     pub confidence: f64,
-    /// The arm that the others are measured against, by its place in `arms`.
+    /// Index of the baseline in `arms`.
     pub baseline: usize,
-    /// What was compared: a policy with its settings each.
+    /// The arms: each is a policy with its settings.
     pub arms: Vec<Arm>,
-    /// What does not make a fair comparison.
+    /// Reasons why the comparison is not fair.
     pub warnings: Vec<String>,
-    /// Runs that were left out or cut short, and other things that a reader should know.
+    /// Runs that were left out or cut short, and other remarks.
     pub notes: Vec<String>,
-    /// What it comes to, in words: one for each arm but the baseline.
+    /// Verdicts in words, one for each arm except the baseline.
     pub verdicts: Vec<Verdict>,
     /// Accuracy against each axis, for each arm.
     pub curves: Vec<Curve>,
@@ -47,37 +47,37 @@ pub struct Report {
     pub parts: Vec<Part>,
     /// Differences to the baseline, seed by seed.
     pub differences: Vec<Difference>,
-    /// Where the rollouts went, for each arm.
+    /// Fates of the rollouts, for each arm.
     pub uses: Vec<Use>,
-    /// How numbers of a step went over the run, against the main axis.
+    /// Step statistics over the run, against the main axis.
     pub trends: Vec<Trend>,
-    /// In what the arms' configs differ.
+    /// Keys in which the arms' configs differ.
     pub differing: Vec<Differing>,
-    /// Which parts of the data each arm taught.
+    /// Shares of the parts of the data in what each arm learned from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub taught: Vec<Taught>,
-    /// How far scores are apart where runs reach the first target: the share of the cost to it that a run had spent
-    /// since the score before, on the median.
+    /// Distance of evaluations where runs reach the first target: the share of its cost that was spent
+    /// since the previous evaluation, median over runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
-    /// How the arms were tuned, if they were.
+    /// The tuning of the arms, if they were tuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,
-    /// What holds of a comparison that grew after reports on it were made; none if it did not.
+    /// Results that hold if the comparison grew after earlier reports; `None` if it did not grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looks: Option<Looks>,
 }
 
-/// A question that a comparison asks, and what was found for each arm but the baseline.
+/// A question of a comparison, with the finding for each arm except the baseline.
 pub struct Answers<'r> {
     /// The question.
     pub question: String,
-    /// Arms, by their places, and what was found.
+    /// Index of each arm, with its finding.
     pub findings: Vec<(usize, &'r Finding)>,
 }
 
 impl Report {
-    /// What it comes to, question by question: the one that was asked beforehand goes first.
+    /// Returns the findings by question; the question set in advance comes first.
     pub fn answers(&self) -> Vec<Answers<'_>> {
         let cost = self.targets.iter().find(|t| t.axis == self.axis).map(|target| Answers {
             question: format!("Cost to {}, in {}", percent_tick(target.accuracy), self.axis.words()),
@@ -95,15 +95,15 @@ impl Report {
 /// A policy with its settings, and its runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Arm {
-    /// What it is called.
+    /// Name of the arm.
     pub name: String,
-    /// The policy's own name, version and hash.
+    /// Name of the policy, with later policies after a swap.
     pub policy: String,
-    /// Its version.
+    /// Version of the policy.
     pub version: String,
-    /// Its component's sha256.
+    /// SHA-256 of the policy's component.
     pub sha256: String,
-    /// Its settings in force.
+    /// Its effective settings.
     pub settings: Vec<(String, String)>,
     /// Its runs, by seed.
     pub runs: Vec<RunRow>,
@@ -116,15 +116,15 @@ pub struct RunRow {
     pub run: String,
     /// Its seed.
     pub seed: u64,
-    /// How it ended.
+    /// Its final state.
     pub state: State,
-    /// Why it ended, in words.
+    /// Reason why it ended, in words.
     pub reason: String,
     /// Steps finished.
     pub steps: u32,
-    /// Those that updated the model.
+    /// Steps that updated the model.
     pub updates: u64,
-    /// What it cost.
+    /// Its costs.
     pub costs: Costs,
     /// Accuracy before the first step.
     pub start: f64,
@@ -132,7 +132,7 @@ pub struct RunRow {
     pub last: f64,
     /// The best accuracy.
     pub best: f64,
-    /// What its policy measured, by name.
+    /// Metrics of its policy, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
 }
@@ -142,23 +142,23 @@ pub struct RunRow {
 pub struct Measured {
     /// Its name.
     pub name: String,
-    /// Calls that gave it.
+    /// Number of calls that reported it.
     pub calls: u64,
-    /// Its mean over them.
+    /// Mean of its values.
     pub mean: f64,
-    /// What the last one gave.
+    /// Its last value.
     pub last: f64,
 }
 
-/// How a run ended.
+/// Final state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// By a normal end: it counts in every table.
+    /// It ended normally, and counts in every table.
     Finished,
-    /// Not yet, or it was cut off: it counts in curves and in costs to target, as far as it goes.
+    /// It goes on or was cut off. It counts in curves and in costs to a target, as far as it goes.
     Unfinished,
-    /// By a failure: likewise.
+    /// It failed. It counts like an unfinished run.
     Failed,
 }
 
@@ -167,86 +167,86 @@ pub enum State {
 pub struct Curve {
     /// The axis.
     pub axis: Axis,
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// Cost, and accuracy. As far as all runs of the arm go.
+    /// Cost and accuracy, as far as all runs of the arm go.
     pub points: Vec<(f64, Estimate)>,
 }
 
-/// What it costs to reach an accuracy, on an axis.
+/// Costs to reach an accuracy, on an axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// The accuracy.
+    /// The target accuracy.
     pub accuracy: f64,
     /// The axis.
     pub axis: Axis,
-    /// The budget's end: the largest cost that every finished run was looked at for.
+    /// End of the budget: the largest cost up to which every finished run was evaluated.
     pub horizon: f64,
     /// A row for each arm.
     pub rows: Vec<Reached>,
 }
 
-/// How an arm reached a target.
+/// Cost of an arm to reach a target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reached {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// Runs that reached it.
+    /// Number of runs that reached it.
     pub reached: usize,
-    /// Runs in all. Those that did not are censored: they count as "more than what they spent".
+    /// Number of all runs. Those that did not reach it are censored: their cost is more than they spent.
     pub runs: usize,
-    /// Share of runs that have reached it by the horizon, one minus the Kaplan-Meier estimate there.
+    /// Share of runs that reached it by the horizon: one minus the Kaplan-Meier estimate.
     pub share: Estimate,
-    /// The Kaplan-Meier median: none where fewer than half of the runs reached it.
+    /// Kaplan-Meier median; `None` if fewer than half of the runs reached it.
     pub median: Option<f64>,
-    /// The median's interval, each end of which may lie beyond what was looked at.
+    /// Lower end of the median's interval; `None` if it is beyond the observed costs.
     pub median_low: Option<f64>,
-    /// Its upper end.
+    /// Upper end, likewise.
     pub median_high: Option<f64>,
-    /// The geometric mean of the cost; none where a run did not reach it, or was there from the start.
+    /// Geometric mean of the cost; `None` if a run did not reach it, or had reached it at the start.
     pub mean: Option<Estimate>,
-    /// How many times the baseline's cost is this arm's, by paired seeds: above 1 the arm is cheaper. None for
-    /// the baseline, and where a run of either arm did not reach it, or was there from the start.
+    /// The baseline's cost divided by this arm's, over paired seeds: above 1 the arm is cheaper. `None` for
+    /// the baseline, and if a run of either arm did not reach it, or had reached it at the start.
     pub ratio: Option<Estimate>,
-    /// What bounds that ratio where there is none because some runs did not reach the target.
+    /// Bounds on the ratio, if there is none because some runs did not reach the target.
     pub bound: Option<Bound>,
-    /// Seeds that ratio or bound is of.
+    /// Number of seeds in the ratio or bound.
     pub pairs: usize,
-    /// Whether costs differ, two-sided: Student's t on the logarithms of the pairs, or the sign test on those
-    /// whose order is known.
+    /// Two-sided p-value of a difference in cost: Student's t on the logarithms of the pairs, or the sign
+    /// test on pairs whose order is known.
     pub p: Option<f64>,
-    /// The same after Holm's correction over all arms.
+    /// The p-value after Holm's correction over all arms.
     pub holm: Option<f64>,
-    /// Share of runs that have reached the target by a cost: where it steps up, with its interval.
+    /// Share of runs that have reached the target, at each cost where it rises, with its interval.
     pub curve: Vec<(f64, Estimate)>,
 }
 
-/// An arm's accuracy at the end.
+/// Final accuracy of an arm.
 #[derive(Clone, Debug, Serialize)]
 pub struct Final {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// Finished runs.
+    /// Number of finished runs.
     pub runs: usize,
     /// Mean accuracy before the first step.
     pub start: f64,
     /// Mean of the last accuracies.
     pub last: Estimate,
-    /// Mean of each run's best accuracy, which is chosen by what it is measured on: too good.
+    /// Mean of each run's best accuracy. It is biased upwards, because it is selected on the same problems.
     pub best: Estimate,
     /// Interquartile mean of the last accuracies over runs and parts.
     pub iqm: Estimate,
-    /// Probability that a run of this arm is better than one of the baseline, over parts. None for the
+    /// Probability that a run of this arm is better than one of the baseline, over parts. `None` for the
     /// baseline.
     pub improvement: Option<Estimate>,
-    /// What else was measured at the end, by name: pass@k.
+    /// Other final measurements, by name: pass@k.
     pub more: Vec<(String, Estimate)>,
 }
 
 /// An arm's accuracy on one part of the held-out problems.
 #[derive(Clone, Debug, Serialize)]
 pub struct Part {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
     /// The part.
     pub part: String,
@@ -257,43 +257,43 @@ pub struct Part {
 /// The difference of an arm's last accuracy to the baseline's, seed by seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// Seeds that both have finished.
+    /// Number of seeds that both have finished.
     pub seeds: usize,
     /// Mean difference, with Student's interval.
     pub mean: Estimate,
-    /// Student's t, paired, two-sided. None with one seed.
+    /// p-value of the paired two-sided t-test. `None` with one seed.
     pub p: Option<f64>,
-    /// The same after Holm's correction over all arms.
+    /// The p-value after Holm's correction over all arms.
     pub holm: Option<f64>,
-    /// By flipping signs, exact up to 16 seeds.
+    /// p-value of the sign-flip test, exact up to 16 seeds.
     pub flip: Option<f64>,
-    /// Seeds that would tell a difference of this size four times out of five. None where more than 1000.
+    /// Seeds that would detect a difference of this size with a power of 80 %. `None` if more than 1000.
     pub needed: Option<u64>,
 }
 
-/// What a comparison of an arm with the baseline comes to: two questions, and an answer to each.
+/// The verdict on an arm compared with the baseline: answers to two questions.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// What it costs to the first target; none where there is no target.
+    /// Finding on the cost to the first target; `None` if there is no target.
     pub cost: Option<Finding>,
-    /// How accurate it is when the budget ends.
+    /// Finding on the accuracy at the end of the budget.
     pub end: Finding,
 }
 
-/// An answer to one question, in a word and in a sentence that say the same.
+/// A finding on one question, as a word and as a sentence that agree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// In a word.
+    /// The word.
     pub kind: Outcome,
-    /// In a sentence, which names the arm.
+    /// The sentence, which names the arm.
     pub words: String,
 }
 
-/// A verdict in a word.
+/// The word of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -301,84 +301,85 @@ pub enum Outcome {
     Better,
     /// Worse.
     Worse,
-    /// Too close for a difference that matters.
+    /// Equal within the margin.
     Same,
-    /// The seeds do not tell.
+    /// The seeds do not decide.
     Inconclusive,
 }
 
-/// What holds of a comparison that grew after reports on it were made.
+/// Results that hold for a comparison that grew after earlier reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Looks {
-    /// With how many seeds each of these reports was made.
+    /// Number of seeds in each of the earlier reports.
     pub seeds: Vec<usize>,
-    /// Looks in all, this report among them: the number that p-values are multiplied by.
+    /// Number of looks, this report included. P-values are multiplied by it.
     pub count: usize,
-    /// Seeds that none of these reports had.
+    /// Seeds that no earlier report had.
     pub fresh: Vec<u64>,
-    /// A row for each arm but the baseline, and for each question.
+    /// A row for each question on each arm except the baseline.
     pub rows: Vec<LookedAt>,
 }
 
-/// A question that a comparison asks.
+/// A question of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Asked {
-    /// What an arm costs to the first target.
+    /// The cost of an arm to the first target.
     Cost,
-    /// How accurate it is at the end.
+    /// The accuracy of an arm at the end.
     End,
 }
 
-/// What holds of an arm after several looks.
+/// The result of an arm after several looks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LookedAt {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
     /// The question.
     pub asked: Asked,
-    /// p of all seeds after Holm's correction, as if there had been one look.
+    /// p-value of all seeds after Holm's correction, as for a single look.
     pub p: Option<f64>,
-    /// The same times the number of looks, at most 1.
+    /// That p-value times the number of looks, at most 1.
     pub corrected: Option<f64>,
-    /// Ratio or difference over all seeds. The intervals of all looks together hold what the report's confidence says.
+    /// Ratio or difference over all seeds. The intervals of all looks together have the report's
+    /// confidence.
     pub all: Option<Estimate>,
-    /// What bounds the ratio where there is none, as surely.
+    /// Bounds on the ratio if there is none, with the same confidence.
     pub bound: Option<Bound>,
-    /// Fresh seeds that the arm and the baseline both have.
+    /// Number of fresh seeds that the arm and the baseline both have.
     pub pairs: usize,
     /// Ratio or difference over the fresh seeds alone.
     pub fresh: Option<Estimate>,
-    /// What bounds the ratio over the fresh seeds where there is none.
+    /// Bounds on the ratio over the fresh seeds, if there is none.
     pub fresh_bound: Option<Bound>,
-    /// p of the fresh seeds alone, after Holm's correction.
+    /// p-value of the fresh seeds alone, after Holm's correction.
     pub fresh_p: Option<f64>,
 }
 
-/// Where an arm's rollouts went, over all of its runs.
+/// Uses of an arm's rollouts, over all of its runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Use {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// Runs counted.
+    /// Number of runs.
     pub runs: usize,
     /// Rollouts sampled.
     pub sampled: u64,
-    /// Of them, for prompts from the pool.
+    /// Number of these for prompts from the pool.
     pub pilots: u64,
-    /// Of them, for buffered prompts.
+    /// Number of these for buffered prompts.
     pub commits: u64,
-    /// Of them, those that met the length limit.
+    /// Number of these that reached the length limit.
     pub truncated: u64,
-    /// What became of them.
+    /// Their fates.
     pub fates: Fates,
-    /// Those trained on, by age in model updates.
+    /// Number of rollouts trained on, by age in model updates.
     pub ages: Vec<u64>,
-    /// Means by run: prompt tokens, generated tokens, trained tokens, optimizer steps, operations, seconds.
+    /// Means per run: prompt tokens, generated tokens, trained tokens, optimizer steps, FLOPs, seconds.
     pub costs: Vec<(String, f64)>,
 }
 
-/// What a trend tells of.
+/// Statistic of a trend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
@@ -394,60 +395,59 @@ pub enum Told {
     Age,
 }
 
-/// A number of each step over an arm's runs, by cost on the main axis: the mean of the steps that fall
-/// between two costs.
+/// A step statistic over an arm's runs, by cost on the main axis: the mean of the steps between two costs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trend {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// What is told.
+    /// The statistic.
     pub told: Told,
-    /// Cost at the middle, and the mean over runs.
+    /// Cost at the middle of each bin, and the mean over runs.
     pub points: Vec<(f64, Estimate)>,
 }
 
-/// What parts are made by.
+/// Criterion that divides the data into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PartBy {
-    /// Where the prompts come from.
+    /// The source of a prompt.
     Source,
-    /// How their first visit came out.
+    /// The outcome of a prompt's first visit.
     FirstVisit,
 }
 
-/// What an arm made of a part of the data: means over its runs.
+/// Statistics of an arm on a part of the data: means over its runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Taught {
-    /// The arm, by its place.
+    /// Index of the arm.
     pub arm: usize,
-    /// What the part is made by.
+    /// Criterion of the part.
     pub by: PartBy,
     /// The part.
     pub part: String,
-    /// Its prompts, where they are known.
+    /// Number of its prompts, if known.
     pub prompts: Option<u64>,
-    /// Prompts of it that were visited.
+    /// Number of its prompts that were visited.
     pub seen: f64,
-    /// Of them, those of which a rollout was trained on with an advantage.
+    /// Number of those of which a rollout was trained on with an advantage.
     pub taught: f64,
     /// Its share of the rollouts.
     pub sampled: f64,
-    /// Its share of those that were trained on with an advantage.
+    /// Its share of the rollouts that were trained on with an advantage.
     pub learned: f64,
     /// Accuracy at the start: held-out, or of its prompts' first visits.
     pub start: Option<Estimate>,
-    /// At the end: held-out, or of their last visits.
+    /// Accuracy at the end: held-out, or of its prompts' last visits.
     pub end: Option<Estimate>,
 }
 
-/// Something in which arms differ.
+/// A key in which arms differ.
 #[derive(Clone, Debug, Serialize)]
 pub struct Differing {
-    /// What, as a config or a record calls it.
+    /// The key in a config or record.
     pub key: String,
-    /// The value of each arm, in their order; of several values all of them.
+    /// The value of each arm, in their order.
     pub values: Vec<String>,
-    /// Whether it belongs to the policy: its version, hash or settings. All else should be the same.
+    /// Whether it belongs to the policy: its version, hash or settings. Other keys should be equal.
     pub own: bool,
 }

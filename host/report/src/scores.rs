@@ -1,7 +1,7 @@
-//! The array that rliable reads: `scores.npz`, an array for each arm, runs × tasks × points.
+//! The file that rliable reads: `scores.npz`, an array of runs × tasks × points for each arm.
 //!
-//! In Python, `dict(numpy.load("scores.npz"))` is rliable's `score_dict` for curves; with the last point
-//! alone, `scores[:, :, -1]`, for aggregates. What was not measured is NaN.
+//! In Python, `dict(numpy.load("scores.npz"))` is rliable's `score_dict` for curves; with only the last
+//! point, `scores[:, :, -1]`, it is that for aggregates. Missing values are NaN.
 
 use std::io::{Cursor, Write as _};
 
@@ -9,11 +9,11 @@ use allot_allocation::shown;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// An arm's name, and its scores: of each run, of each task, at each point.
+/// An arm's name and its scores: runs × tasks × points.
 pub type Named = (String, Vec<Vec<Vec<f64>>>);
 
-/// The file's bytes. Runs and tasks that are shorter than others are filled up with NaN. Of names that
-/// a zip file can't tell apart, the later ones get a number.
+/// Returns the bytes of the file. Shorter runs and tasks are padded with NaN. If a zip file cannot
+/// distinguish two names, the later one gets a number.
 pub fn npz(arms: &[Named]) -> std::io::Result<Vec<u8>> {
     let mut file = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
@@ -30,13 +30,13 @@ pub fn npz(arms: &[Named]) -> std::io::Result<Vec<u8>> {
     Ok(file.finish()?.into_inner())
 }
 
-/// An array of float64 in NumPy's own format, version 1.0.
+/// Returns an array of float64 in NumPy's format, version 1.0.
 fn npy(runs: &[Vec<Vec<f64>>]) -> Vec<u8> {
     let tasks = runs.iter().map(Vec::len).max().unwrap_or(0);
     let points = runs.iter().flatten().map(Vec::len).max().unwrap_or(0);
     let shape = format!("({}, {tasks}, {points})", runs.len());
     let mut header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
-    // Magic, version and length take 10 bytes, the line's end one; data start at a multiple of 64.
+    // Magic, version and length take 10 bytes, the line feed one; data start at a multiple of 64.
     let room = (10 + header.len() + 1).next_multiple_of(64) - 11;
     header.extend(std::iter::repeat_n(' ', room - header.len()));
     header.push('\n');
@@ -54,7 +54,7 @@ fn npy(runs: &[Vec<Vec<f64>>]) -> Vec<u8> {
     bytes
 }
 
-/// A name that a zip file takes: no way out of a folder, no control characters.
+/// Returns a name that is safe in a zip file: without path separators or control characters.
 fn entry(name: &str) -> String {
     name.chars().map(|c| if c == '/' || c == '\\' || shown::steers(c) { '_' } else { c }).collect()
 }

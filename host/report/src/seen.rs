@@ -1,5 +1,5 @@
-//! What came of a run's rollouts, in counts from which follows why nothing was learned, where that is so. A run counts
-//! while it goes on, a report counts from the record, and both say the same.
+//! Counts of a run's outcomes, which explain why nothing was learned, if so. A run counts as it goes on and
+//! a report counts from the record, with the same result.
 
 use allot_allocation::{Group, Outcome};
 use serde::{Deserialize, Serialize};
@@ -13,39 +13,39 @@ pub const PATIENCE: u64 = 10;
 pub struct Seen {
     /// Rollouts with a reward.
     scored: u64,
-    /// Rollouts without one.
+    /// Rollouts without a reward.
     unscorable: u64,
-    /// Groups that were buffered when a plan ended a step, each counted in each such step.
+    /// Buffered groups at the end of each step's plan; a group counts in each of these steps.
     groups: u64,
-    /// Of them, groups whose rewards differ.
+    /// Number of these whose rewards differ.
     mixed: u64,
-    /// Of the others, groups of one rollout.
+    /// Number of the others that have one rollout.
     single: u64,
-    /// Of the others, groups in which every rollout is right.
+    /// Number of the others with every rollout right.
     right: u64,
-    /// Of the others, groups in which every rollout is wrong.
+    /// Number of the others with every rollout wrong.
     wrong: u64,
 }
 
-/// What a run's steps trained on.
+/// Totals of a run's training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trained {
-    /// Updates of the model.
+    /// Number of model updates.
     pub updates: u64,
-    /// Rollouts trained on.
+    /// Number of rollouts trained on.
     pub rollouts: u64,
-    /// Of them, those with an advantage that is not 0.
+    /// Number of those with a nonzero advantage.
     pub effective: u64,
 }
 
 impl Seen {
-    /// Adds rollouts that came in.
+    /// Adds new rollouts.
     pub fn outcomes(&mut self, outcomes: &[Outcome]) {
         let scored = outcomes.iter().filter(|outcome| outcome.reward.is_some()).count() as u64;
         self.rollouts(scored, outcomes.len() as u64 - scored);
     }
 
-    /// Adds rollouts that came in, by whether they have a reward.
+    /// Adds new rollouts, with and without a reward.
     pub fn rollouts(&mut self, scored: u64, unscorable: u64) {
         self.scored += scored;
         self.unscorable += unscorable;
@@ -66,7 +66,7 @@ impl Seen {
         }
     }
 
-    /// Returns a sentence that says why a run has learned nothing; none if it has learned.
+    /// Returns a sentence on why a run has learned nothing; `None` if it has learned.
     pub fn nothing_learned(&self, trained: Trained) -> Option<String> {
         let Trained { updates, rollouts, effective } = trained;
         let what = match updates {
@@ -82,7 +82,7 @@ impl Seen {
     fn why(&self, trained: u64) -> String {
         let Self { scored, unscorable, groups, mixed, single, right, wrong } = *self;
         if scored + unscorable == 0 {
-            return "no rollout was sampled: the budget may have no room for one rollout and its update"
+            return "no rollout was sampled: the budget may be too small for one rollout and its update"
                 .to_owned();
         }
         if scored == 0 {
@@ -144,7 +144,7 @@ mod tests {
         seen
     }
 
-    /// What is said of a run that made no update.
+    /// Returns the sentence for a run that made no update.
     fn said(seen: &Seen) -> String {
         seen.nothing_learned(Trained::default()).unwrap_or_default()
     }
@@ -180,7 +180,7 @@ mod tests {
         for (groups, words) in cases {
             assert_eq!(said(&seen(&groups)), because(&words));
         }
-        let none = "no rollout was sampled: the budget may have no room for one rollout and its update";
+        let none = "no rollout was sampled: the budget may be too small for one rollout and its update";
         assert_eq!(said(&Seen::default()), because(none));
         let mut unscorable = Seen::default();
         unscorable.rollouts(0, 7);

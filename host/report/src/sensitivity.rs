@@ -1,19 +1,19 @@
-//! How much each tuned setting matters: which share of the differences between trials goes with it.
+//! Sensitivity of tuned settings: the share of the variance between trials that each one explains.
 //!
-//! Trials are compared by their places in the first rung, where all of them are, and in which costs and accuracies are
-//! one order: a rank transformation, as for other models whose outputs are not on one scale (Saltelli et al. 2008). A
-//! number's share is that of a parabola along its range (adjusted for what a parabola of noise would have), a word's
-//! that of its groups' means. Trials are drawn as a Latin hypercube, so settings are nearly independent of each other.
+//! Trials are compared by rank in the first rung, which has all of them: a rank transformation orders costs
+//! and accuracies together (Saltelli et al. 2008). The share of a number is that of a parabola over its
+//! range, adjusted for noise; that of a word is that of its groups' means. Trials are drawn as a Latin
+//! hypercube, so settings are nearly independent of each other.
 
 use serde_json::Value;
 
 use crate::tuning::{Measure, TunedArm, ranked};
 
-/// Fewer trials say nothing.
+/// Minimum number of trials for an estimate.
 const FEWEST: usize = 8;
 
-/// The share of the differences that goes with each setting, in the order of the ranges; none where there are too
-/// few trials, or where a setting was not varied.
+/// Returns the share of the variance that each setting explains, in the order of the ranges; `None` with
+/// too few trials, or if a setting was not varied.
 pub fn shares(arm: &TunedArm) -> Vec<Option<f64>> {
     let first = |i: usize| arm.trials[i].rungs.first().copied().map(|measure: Measure| (i as u32, measure));
     let rung: Vec<(u32, Measure)> = (0..arm.trials.len()).filter_map(first).collect();
@@ -48,7 +48,7 @@ fn share(arm: &TunedArm, key: usize, places: &[(usize, f64)]) -> Option<f64> {
     Some((1.0 - left / whole * (n - 1.0) / (n - 1.0 - freedom)).max(0.0))
 }
 
-/// The means of equal values, and how many numbers that takes beside the mean.
+/// Returns the means of equal values, and the degrees of freedom besides the overall mean.
 fn groups(values: &[(&Value, f64)]) -> Option<(Vec<f64>, f64)> {
     let mean = |value: &Value| {
         let same = || values.iter().filter(|(other, _)| *other == value).map(|(_, y)| *y);
@@ -64,8 +64,8 @@ fn groups(values: &[(&Value, f64)]) -> Option<(Vec<f64>, f64)> {
         .then(|| (values.iter().map(|(value, _)| mean(value)).collect(), kinds.len() as f64 - 1.0))
 }
 
-/// The least-squares parabola through points, or a line where there are two places alone: orthogonal columns, one
-/// after the other.
+/// Fits a least-squares parabola, or a line if there are only two places, and returns the degrees of
+/// freedom. The columns are made orthogonal one by one.
 fn parabola(xs: &[f64], ys: &[f64]) -> Option<(Vec<f64>, f64)> {
     let n = xs.len() as f64;
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();

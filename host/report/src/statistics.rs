@@ -1,9 +1,9 @@
-//! Statistics over seeds: what a few runs of each arm say about the arms, and how surely.
+//! Statistics over seeds: inference on arms from a few runs of each.
 //!
-//! Functions of numbers alone: no records, no files, no clock. What is random comes out of a seed, and is
-//! the same on every machine. Where the data do not say, there is `None` or an [`Unfit`], never a number
-//! made up. What rliable, lifelines, scipy or statsmodels computes too is computed as they do it, and
-//! held against them in `tests/statistics.rs`.
+//! All are functions of numbers, without records, files or clock. Randomness comes from a seed and is the
+//! same on every machine. If the data do not determine an answer, it is `None` or an [`Unfit`]. Statistics
+//! that rliable, lifelines, scipy or statsmodels have, too, are computed in the same way, and compared with
+//! them in `tests/statistics.rs`.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub use resample::{Bootstrap, Draws, Random, percentile};
 pub use scores::{Aggregate, Scores, aggregate, improvement, probability_of_improvement};
 pub use survival::{MedianInterval, Step, Survival, Wait};
 
-/// The two ends of an interval, in the unit of what it is an interval of.
+/// The ends of an interval, in the unit of its estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The lower end.
@@ -40,18 +40,18 @@ pub struct Interval {
 /// A number with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The statistic of the data as they are.
+    /// The statistic of the data.
     pub value: f64,
-    /// Where a bootstrap puts it. One run gives an interval of no width, which says nothing about runs.
+    /// Its bootstrap interval. With one run it has no width, which says nothing about other runs.
     pub interval: Interval,
 }
 
-/// Why there is no answer for some data.
+/// Reason why data have no answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
     /// No runs, no columns, no resamples or no p-values.
     Empty,
-    /// Rows of a table differ in length.
+    /// Rows of a table have different lengths.
     Ragged {
         /// The row.
         row: usize,
@@ -60,28 +60,28 @@ pub enum Unfit {
         /// The length of the first row.
         expected: usize,
     },
-    /// Two arms that should have a number for each seed, or for each task, do not pair up.
+    /// Two arms do not have one number for each of the same seeds or tasks.
     Unpaired {
-        /// How many the one has.
+        /// Number of values in one arm.
         left: usize,
-        /// How many the other has.
+        /// Number of values in the other arm.
         right: usize,
     },
-    /// A number is not finite, or is outside of what its kind may be.
+    /// A number is not finite, or not in its range.
     OutOfRange {
-        /// What the number is.
+        /// Meaning of the number.
         what: &'static str,
         /// The number.
         value: f64,
     },
-    /// Indices given from outside don't fit the data.
+    /// Given indices do not fit the data.
     Draws {
-        /// Which resample.
+        /// Index of the resample.
         resample: usize,
-        /// How many indices the data need.
+        /// Number of indices needed.
         expected: usize,
     },
-    /// The statistic is not finite on the data, or no number on a resample of them: a division by 0, 0 / 0.
+    /// The statistic is not finite on the data, or NaN on a resample: a division by 0, or 0 / 0.
     Undefined,
 }
 
@@ -106,17 +106,17 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// Passes a number that satisfies its rule.
+/// Returns a number if it satisfies its rule, else an error.
 fn within(what: &'static str, value: f64, fits: bool) -> Result<f64, Unfit> {
     if fits { Ok(value) } else { Err(Unfit::OutOfRange { what, value }) }
 }
 
-/// Passes a level of confidence or of significance: above 0, below 1.
+/// Returns a level of confidence or significance if it is above 0 and below 1, else an error.
 fn level_within(what: &'static str, level: f64) -> Result<f64, Unfit> {
     within(what, level, level > 0.0 && level < 1.0)
 }
 
-/// Passes numbers that are finite, and not none.
+/// Returns numbers if there are any and all are finite, else an error.
 fn finite<'a>(what: &'static str, values: &'a [f64]) -> Result<&'a [f64], Unfit> {
     if values.is_empty() {
         return Err(Unfit::Empty);
@@ -125,7 +125,7 @@ fn finite<'a>(what: &'static str, values: &'a [f64]) -> Result<&'a [f64], Unfit>
     Ok(values)
 }
 
-/// Passes two arms that have a finite number for each of the same seeds.
+/// Checks that two arms have a finite number for each of the same seeds.
 fn paired_up(what: &'static str, arm: &[f64], baseline: &[f64]) -> Result<(), Unfit> {
     if arm.len() != baseline.len() {
         return Err(Unfit::Unpaired { left: arm.len(), right: baseline.len() });
@@ -134,7 +134,7 @@ fn paired_up(what: &'static str, arm: &[f64], baseline: &[f64]) -> Result<(), Un
     finite(what, baseline).map(drop)
 }
 
-/// The mean of numbers that are not none.
+/// Returns the mean of numbers, of which there must be at least one.
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let n = values.len() as f64;
     values.sum::<f64>() / n

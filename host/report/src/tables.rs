@@ -1,6 +1,6 @@
-//! The tables of a report: drawn up once, written as HTML by `page`, and here as CSV, Markdown and LaTeX.
+//! The tables of a report. `page` writes them as HTML; this module writes CSV, Markdown and LaTeX.
 //!
-//! A cell knows its number as well as its words: people read the words, CSV has the numbers in full.
+//! A cell has its number and its text: readers see the text, and CSV has the full number.
 
 use std::fmt::Write as _;
 
@@ -23,11 +23,11 @@ pub use outcome::{kind, result};
 /// A table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Its name, as files have it.
+    /// Its name in file names.
     pub name: &'static str,
     /// Its title.
     pub title: String,
-    /// What a reader should know.
+    /// A note for readers.
     pub note: String,
     /// Its columns.
     pub columns: Vec<Column>,
@@ -38,18 +38,18 @@ pub struct Table {
 /// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its name in CSV.
+    /// Its name in CSV files.
     pub key: String,
-    /// Its name for people.
+    /// Its heading.
     pub head: String,
-    /// What its cells are.
+    /// Type of its cells.
     pub shape: Shape,
 }
 
-/// What the cells of a column are.
+/// Type of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Words: one column of CSV.
+    /// Text: one column of CSV.
     Words,
     /// Numbers: one column.
     Number,
@@ -57,34 +57,36 @@ pub enum Shape {
     Estimate,
     /// Counts out of a count, as `9/10`: two columns.
     Of,
-    /// Counts and their share of the whole: two columns.
+    /// Counts with their share of the whole: two columns.
     Share,
 }
 
 /// A cell.
 #[derive(Clone, Debug)]
 pub enum Cell {
-    /// An arm, by its place and name.
+    /// An arm: index and name.
     Arm(usize, String),
-    /// Words.
+    /// Text.
     Words(String),
-    /// A hash, of which people read the beginning.
+    /// A hash, of which only the beginning is shown.
     Hash(String),
-    /// A number, and how it is read.
+    /// A number, and its text.
     Number(f64, String),
-    /// A number with an interval, either end of which may be unknown, and how they are read.
+    /// A number with an interval, either end of which may be unknown, and its format.
     Estimate(Estimate, fn(f64) -> String),
-    /// No ratio, but bounds on it, one of which may be missing.
+    /// The baseline's cost over the arm's.
+    Ratio(Estimate),
+    /// Bounds on the ratio instead, one of which may be missing.
     Bound(Option<f64>, Option<f64>),
-    /// So many of so many.
+    /// A count out of another.
     Of(u64, u64),
-    /// So many of the whole.
+    /// A count and its share of the whole.
     Share(u64, u64),
-    /// Nothing: what stands there, and why.
+    /// No value: the text instead, and the reason.
     None(&'static str, &'static str),
 }
 
-/// All tables that a page shows, the result first, in the page's order.
+/// Returns all tables of a page, the result first, in the page's order.
 pub fn all(report: &Report) -> Vec<Table> {
     let mut all = vec![result(report)];
     all.extend(looks::looks(report));
@@ -105,13 +107,13 @@ pub fn all(report: &Report) -> Vec<Table> {
     all
 }
 
-/// The tables as files of CSV: name and content. The points of the figures are among them.
+/// Returns the tables as CSV files, with the points of the figures: name and content.
 pub fn csv(report: &Report) -> Vec<(String, String)> {
     let drawn = [points::curves(report), points::reached(report), points::trends(report)];
     all(report).iter().chain(&drawn).map(|t| (format!("{}.csv", t.name), t.csv())).collect()
 }
 
-/// The table of the result, and what it comes to, as Markdown.
+/// Returns the result as Markdown: verdicts, warnings, notes and the table.
 pub fn markdown(report: &Report) -> String {
     let table = result(report);
     let mut text = format!("# {}\n\n", plain(&report.title));
@@ -135,7 +137,7 @@ pub fn markdown(report: &Report) -> String {
 }
 
 impl Table {
-    /// As CSV, RFC 4180 with plain line ends. Numbers are in full; what is unknown is empty.
+    /// Returns the table as CSV (RFC 4180, but plain line ends). Numbers are in full; unknown ones empty.
     pub fn csv(&self) -> String {
         let mut text = String::new();
         let heads = self.columns.iter().flat_map(Column::heads);
@@ -151,7 +153,7 @@ impl Table {
         text
     }
 
-    /// As a table of Markdown.
+    /// Returns the table in Markdown.
     pub fn markdown(&self) -> String {
         let mut text = String::from("|");
         for column in &self.columns {
@@ -173,12 +175,12 @@ impl Table {
 }
 
 impl Column {
-    /// A column.
+    /// Returns a column.
     pub fn new(key: &str, head: &str, shape: Shape) -> Self {
         Self { key: key.to_owned(), head: head.to_owned(), shape }
     }
 
-    /// Its columns in CSV.
+    /// Names of its columns in CSV.
     fn heads(&self) -> Vec<String> {
         let ends: &[&str] = match self.shape {
             Shape::Words | Shape::Number => &[""],
@@ -191,24 +193,24 @@ impl Column {
 }
 
 impl Cell {
-    /// An accuracy or another share.
+    /// Returns a cell for an accuracy or another share.
     pub fn percent(value: f64) -> Self {
         Self::Number(value, number::percent(value))
     }
 
-    /// A cost, where it is known.
+    /// Returns a cell for a cost, if known.
     pub fn cost(value: Option<f64>) -> Self {
         value.map_or(Self::None(number::NONE, "This run does not know it"), |v| {
             Self::Number(v, number::cost(v))
         })
     }
 
-    /// A count.
+    /// Returns a cell for a count.
     pub fn count(count: u64) -> Self {
         Self::Number(count as f64, number::count(count))
     }
 
-    /// How it is read, all of it on one line.
+    /// Returns its text on one line.
     pub fn words(&self) -> String {
         match self.lines() {
             (first, Some(second)) => format!("{first} {second}"),
@@ -216,7 +218,7 @@ impl Cell {
         }
     }
 
-    /// How it is read: the number, and what may stand below it.
+    /// Returns its text: the number, and a second line, if there is one.
     pub fn lines(&self) -> (String, Option<String>) {
         match self {
             Self::Arm(_, words) | Self::Words(words) | Self::Number(_, words) => (words.clone(), None),
@@ -227,15 +229,21 @@ impl Cell {
                 (number::count(*part), Some(format!("({})", number::percent(number::share(*part, *whole)))))
             }
             Self::Bound(low, high) => {
-                let low = low.map(|low| format!("≥\u{a0}{}", number::times_at_least(low)));
-                let high = high.map(|high| format!("≤\u{a0}{}", number::times_at_most(high)));
+                let (low, high) = (low.map(number::compared_at_least), high.map(number::compared_at_most));
                 match (low, high) {
                     (Some(low), high) => (low, high),
                     (None, high) => (high.unwrap_or_else(|| number::NONE.to_owned()), None),
                 }
             }
+            Self::Ratio(Estimate { value, low, high }) => {
+                let interval = low.zip(*high).map(|(low, high)| {
+                    let (low, high) = number::compared_ends(low, high);
+                    format!("[{low}, {high}]")
+                });
+                (number::compared(*value), interval)
+            }
             Self::Estimate(estimate, words) => {
-                // The unit stands at the number already.
+                // The number already has the unit.
                 let bare = |v| words(v).trim_end_matches(['%', '\u{a0}', '×']).to_owned();
                 let end = |end: Option<f64>| end.map_or_else(|| number::NONE.to_owned(), bare);
                 let known = estimate.low.is_some() || estimate.high.is_some();
@@ -245,13 +253,13 @@ impl Cell {
         }
     }
 
-    /// Its numbers in full.
+    /// Returns its full numbers, for CSV.
     fn fields(&self) -> Vec<String> {
         let full = |v: f64| if v.is_finite() { v.to_string() } else { String::new() };
         match self {
             Self::Arm(_, words) | Self::Words(words) | Self::Hash(words) => vec![words.clone()],
             Self::Number(value, _) => vec![full(*value)],
-            Self::Estimate(e, _) => {
+            Self::Estimate(e, _) | Self::Ratio(e) => {
                 [Some(e.value), e.low, e.high].map(|v| v.map_or_else(String::new, full)).to_vec()
             }
             Self::Bound(low, high) => [None, *low, *high].map(|v| v.map_or_else(String::new, full)).to_vec(),
@@ -262,12 +270,12 @@ impl Cell {
     }
 }
 
-/// An arm's cell.
+/// Returns the cell of an arm.
 fn arm(report: &Report, arm: usize) -> Cell {
     Cell::Arm(arm, report.arms.get(arm).map_or_else(|| "?".to_owned(), |a| a.name.clone()))
 }
 
-/// A line of CSV.
+/// Writes a line of CSV.
 fn line(text: &mut String, fields: impl Iterator<Item = String>) {
     for (i, field) in fields.enumerate() {
         if i > 0 {
@@ -282,7 +290,7 @@ fn line(text: &mut String, fields: impl Iterator<Item = String>) {
     text.push('\n');
 }
 
-/// A sentence, in which what stands between backticks is code.
+/// Escapes a sentence for Markdown, except for code between backticks.
 fn sentence(text: &str) -> String {
     let pieces: Vec<&str> = text.split('`').collect();
     if pieces.len().is_multiple_of(2) {
@@ -294,7 +302,7 @@ fn sentence(text: &str) -> String {
     words.collect()
 }
 
-/// Text that Markdown takes as text.
+/// Escapes text for Markdown.
 fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

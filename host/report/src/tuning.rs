@@ -1,9 +1,9 @@
-//! A tuning: what the trials of each arm came to on seeds of their own, which of them won, and what the declared
-//! setting would have cost.
+//! A tuning: results of each arm's trials on separate seeds, the winning trial, and the cost of the
+//! declared setting.
 //!
-//! Trials are dropped by successive halving (Jamieson and Talwalkar 2016; as in Li et al. 2018, one in so many goes on
-//! from a rung to the next, and may spend so many times as much). The declared setting is the first trial, and is
-//! never dropped, so that what tuning brought is known.
+//! Trials are dropped by successive halving (Jamieson and Talwalkar 2016). As in Li et al. 2018, one in so
+//! many goes on from a rung to the next, where it may spend as many times more. The declared setting is the
+//! first trial and is never dropped, so that the gain from tuning is known.
 
 use std::cmp::Ordering;
 
@@ -15,97 +15,97 @@ use crate::axis::{Axis, Costs};
 use crate::history::History;
 use crate::number::shown;
 
-/// A tuning, as it was done.
+/// The result of a tuning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Whether all combinations were tried: then there is no winner.
     pub grid: bool,
-    /// What trials were judged by.
+    /// The criterion by which trials are ranked.
     pub goal: Goal,
     /// The seeds of trials.
     pub seeds: Vec<u64>,
-    /// The share of the budget that a trial of each rung could spend.
+    /// Share of the budget that a trial may spend by each rung.
     pub shares: Vec<f64>,
     /// The arms.
     pub arms: Vec<TunedArm>,
 }
 
-/// What trials are judged by.
+/// The criterion by which trials are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
-    /// The accuracy whose cost counts. Without one, the accuracy at the end does.
+    /// The accuracy whose cost counts. If `None`, the final accuracy counts.
     pub target: Option<f64>,
     /// The axis of costs.
     pub axis: Axis,
 }
 
-/// An arm's trials.
+/// The trials of an arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TunedArm {
-    /// What it is called.
+    /// Name of the arm.
     pub name: String,
-    /// What was tuned.
+    /// The tuned settings.
     pub ranges: Vec<Tuned>,
     /// Its trials, the declared setting first.
     pub trials: Vec<Trial>,
-    /// The number of the trial that won.
+    /// Number of the winning trial.
     pub best: u32,
 }
 
-/// A setting that was tuned.
+/// A tuned setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tuned {
     /// Its key in the config.
     pub key: String,
-    /// Its least value, if it has numbers.
+    /// Smallest value, if it is numeric.
     pub low: Option<f64>,
-    /// Its largest.
+    /// Largest value, if it is numeric.
     pub high: Option<f64>,
-    /// Whether its logarithm was drawn evenly, or its values are spread as if it had been.
+    /// Whether it was drawn, or its values are spaced, on a logarithmic scale.
     pub log: bool,
 }
 
-/// A trial: a setting on the tuning's seeds.
+/// A trial: one setting, run on the tuning's seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Its number; 0 is the declared setting.
     pub number: u32,
-    /// Its values of what was tuned, in the order of the ranges; null where the config does not say it.
+    /// Its values of the tuned settings, in the order of the ranges; null if the config does not set it.
     pub values: Vec<Value>,
-    /// What it came to, rung by rung, as far as it went.
+    /// Its result at each rung that it reached.
     pub rungs: Vec<Measure>,
-    /// What its runs cost in all.
+    /// Total cost of its runs.
     pub costs: Costs,
-    /// Why runs of it failed, if any did.
+    /// Reason why runs of it failed, if any did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// What a trial came to by the end of a rung.
+/// Result of a trial by the end of a rung.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// Its runs.
+    /// Number of its runs.
     pub runs: u32,
-    /// Those that reached the target.
+    /// Number of those that reached the target.
     pub reached: u32,
-    /// The geometric mean of what it cost them.
+    /// Geometric mean of their costs to reach it.
     pub cost: Option<f64>,
-    /// The mean of the last accuracies; none where a run failed.
+    /// Mean of the last accuracies; `None` if a run failed.
     pub accuracy: Option<f64>,
 }
 
-/// What one run came to by the end of a rung; nothing, where it failed.
+/// Result of one run by the end of a rung.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// What it cost to reach the target.
+    /// Its cost to reach the target, if it did.
     pub cost: Option<f64>,
     /// Its last accuracy.
     pub accuracy: f64,
 }
 
 impl Seen {
-    /// What a run came to, as far as its scores lie `within` the rung. Scores are not interpolated: a target is
-    /// reached at the first evaluation that comes to it, as in the report.
+    /// Returns the result of a run, from its scores `within` the rung. Scores are not interpolated: a
+    /// target is reached at the first evaluation at or above it, as in the report.
     pub fn of(history: &History, goal: Goal, within: impl Fn(u32, &Costs) -> bool) -> Option<Self> {
         let scores: Vec<_> =
             history.scores.iter().filter(|s| s.steps == 0 || within(s.steps, &s.costs)).collect();
@@ -117,13 +117,13 @@ impl Seen {
 }
 
 impl Measure {
-    /// Of the runs of a trial.
+    /// Returns the result of a trial from its runs; `None` is a failed run.
     pub fn of(seen: &[Option<Seen>]) -> Self {
         let runs = seen.len() as u32;
         let all: Option<Vec<Seen>> = seen.iter().copied().collect();
         let costs: Vec<f64> = seen.iter().flatten().filter_map(|s| s.cost).collect();
         let cost = match costs[..] {
-            // As it is, to the last digit.
+            // Exactly, without rounding by logarithms.
             [one] => one,
             _ => (costs.iter().map(|c| c.ln()).sum::<f64>() / costs.len() as f64).exp(),
         };
@@ -135,8 +135,8 @@ impl Measure {
         }
     }
 
-    /// Which of two is better: the one that reached the target on more seeds, then at less cost, then the more
-    /// accurate one. The better one is less.
+    /// Orders two results, the better one first: the one that reached the target on more seeds, then the
+    /// cheaper one, then the more accurate one. A failed trial comes last.
     pub fn order(&self, other: &Self) -> Ordering {
         let cost = |m: &Self| m.cost.unwrap_or(f64::INFINITY);
         let accuracy = |m: &Self| m.accuracy.unwrap_or(-1.0);
@@ -148,20 +148,20 @@ impl Measure {
             .then(accuracy(other).total_cmp(&accuracy(self)))
     }
 
-    /// Whether all of its runs reached the target: then it has nothing left to show.
+    /// Whether all of its runs reached the target, so that it need not go on.
     pub fn is_settled(&self) -> bool {
         self.reached == self.runs
     }
 }
 
-/// The trials of a rung, the best first; of equals the one that came first.
+/// Returns the trials of a rung, the best first; of equal ones, the one with the lower number.
 pub fn ranked(rung: &[(u32, Measure)]) -> Vec<u32> {
     let mut all = rung.to_vec();
     all.sort_by(|a, b| a.1.order(&b.1).then(a.0.cmp(&b.0)));
     all.into_iter().map(|(number, _)| number).collect()
 }
 
-/// The trials that go on from a rung, by number: so many of the best, and the declared setting.
+/// Returns the trials that go on from a rung, by number: the best `keep`, and the declared setting.
 pub fn promoted(rung: &[(u32, Measure)], keep: usize) -> Vec<u32> {
     let mut kept: Vec<u32> = ranked(rung).into_iter().take(keep).collect();
     if rung.iter().any(|(number, _)| *number == 0) && !kept.contains(&0) {
@@ -172,28 +172,28 @@ pub fn promoted(rung: &[(u32, Measure)], keep: usize) -> Vec<u32> {
 }
 
 impl Trial {
-    /// What it came to at last.
+    /// Returns its last result.
     pub fn last(&self) -> Measure {
         self.rungs.last().copied().unwrap_or_default()
     }
 }
 
-/// What is too near to the end of a range for its best to be known: a twentieth of it.
+/// Part of a range, at each end, in which a best value may not be the true best.
 const NEAR: f64 = 0.05;
 
 impl TunedArm {
-    /// The trial that won.
+    /// Returns the winning trial.
     pub fn winner(&self) -> &Trial {
         self.trials.iter().find(|trial| trial.number == self.best).unwrap_or(&self.trials[0])
     }
 
-    /// The declared setting.
+    /// Returns the trial of the declared setting.
     pub fn declared(&self) -> &Trial {
         &self.trials[0]
     }
 
-    /// What was tuned and whose best value lies at an end of its range, with that value: there may be better ones
-    /// beyond.
+    /// Returns the settings whose best value is at an end of its range, with that value: there may be
+    /// better values beyond.
     pub fn edges(&self) -> Vec<(&Tuned, &Value)> {
         let at_end = |(tuned, value): &(&Tuned, &Value)| {
             let place = value.as_f64().and_then(|x| tuned.place(x));
@@ -202,7 +202,7 @@ impl TunedArm {
         self.ranges.iter().zip(&self.winner().values).filter(at_end).collect()
     }
 
-    /// What all of its trials cost.
+    /// Returns the total cost of its trials.
     pub fn costs(&self) -> Costs {
         self.trials
             .iter()
@@ -211,12 +211,12 @@ impl TunedArm {
 }
 
 impl Tuning {
-    /// What was tuned, of whichever arm.
+    /// Keys of the tuned settings of all arms.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.arms.iter().flat_map(|arm| &arm.ranges).map(|tuned| tuned.key.as_str())
     }
 
-    /// Best values that lie at an end of their range, in words: a sentence for each range.
+    /// Returns a sentence for each range with a best value at one of its ends.
     pub fn edges(&self) -> Vec<String> {
         let mut found: Vec<(&Tuned, Vec<String>)> = Vec::new();
         for arm in &self.arms {
@@ -244,7 +244,7 @@ impl Tuning {
 }
 
 impl Tuned {
-    /// Where a value lies between the least and the largest, from 0 to 1.
+    /// Returns the position of a value between the smallest and the largest, from 0 to 1.
     pub fn place(&self, x: f64) -> Option<f64> {
         let (low, high) = (self.low?, self.high?);
         let scaled = |x: f64| if self.log { x.ln() } else { x };
@@ -254,7 +254,7 @@ impl Tuned {
 }
 
 impl Costs {
-    /// Both together.
+    /// Returns the sum of both.
     pub fn plus(&self, other: &Self) -> Self {
         let mut sum = *self;
         sum.spent.run_rollouts += other.spent.run_rollouts;

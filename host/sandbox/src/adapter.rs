@@ -1,6 +1,6 @@
-//! What the adapters of all contracts share: the types are generated anew for each version, and the conversions read the same.
+//! Macros shared by the adapters of all contract versions. bindgen generates new types for each version.
 
-/// Conversions between our types and those of the modules `types` and `log` in scope, for any contract.
+/// Conversions between the host's types and the types of the modules `types` and `log` in scope.
 macro_rules! conversions {
     () => {
         impl types::Host for crate::guest::GuestState {}
@@ -53,7 +53,7 @@ macro_rules! conversions {
     };
 }
 
-/// An adapter of the policies' contract, made of the functions `description`, `with_run`, `decide` and `plan` in scope.
+/// A policy adapter, built from the functions `description`, `with_run`, `decide` and `plan` in scope.
 macro_rules! policies {
     () => {
         /// Fits a component to the contract.

@@ -1,4 +1,4 @@
-//! A call of a component: a fresh instance under limits, and whatever happens told in words.
+//! Calls of a component, each in a fresh instance under limits, with failures turned into [`Fault`]s.
 
 use allot_allocation::shown;
 use allot_component::sealed;
@@ -12,7 +12,7 @@ use crate::guest::GuestState;
 use crate::restricted_wasi::{Other, RestrictedWasi, never_wait};
 use crate::{LoadError, Sandbox, sandbox};
 
-/// Bytes that a description may hand over, far more than a usable one has.
+/// Most bytes that a description may return; a usable description needs far fewer.
 pub(crate) const DESCRIPTION: usize = 4 << 20;
 
 /// Makes fresh instances of a component, each for one call.
@@ -22,12 +22,12 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// For components that import WASI, or not.
+    /// Returns a caller. `wasi` says whether its components import WASI.
     pub fn new(sandbox: Sandbox, wasi: bool) -> Self {
         Self { sandbox, wasi }
     }
 
-    /// A linker with what of WASI a component gets.
+    /// Returns a linker with the restricted WASI if the component imports WASI.
     pub fn linker(&self) -> Result<Linker<GuestState>, LoadError> {
         let mut linker: Linker<GuestState> = Linker::new(self.sandbox.engine());
         if self.wasi {
@@ -38,9 +38,9 @@ impl Caller {
         Ok(linker)
     }
 
-    /// The types of a component's exports are compared with the contract's when an instance is made. The first instance
-    /// also makes the image of the component's memory, which Linux may refuse while it moves these very pages: then
-    /// again. `contract` is what an error calls the contract.
+    /// Compares the types of a component's exports with the contract's by instantiating it once. The first
+    /// instance also creates the component's memory image. Linux may refuse that while it moves the same
+    /// pages, so the attempt is repeated. `contract` is the contract's name in errors.
     pub fn fits<I>(
         &self,
         contract: &str,
@@ -69,8 +69,8 @@ impl Caller {
         GuestState::store(self.sandbox.engine(), self.sandbox.caps(), quiet, most)
     }
 
-    /// Asks a fresh instance, and tells whatever happens in words. The instance hands over `most` bytes
-    /// at a time at most.
+    /// Calls a fresh instance and returns the answer with its cost, or the fault. The instance may return
+    /// at most `most` bytes at a time.
     pub fn call<T: Send>(
         &self,
         most: usize,
@@ -102,7 +102,7 @@ impl Caller {
         if let Some(wanted) = room.limiter.refused {
             return Fault::OutOfMemory { wanted, limit: caps.memory };
         }
-        // The engine keeps this error's type to itself.
+        // Wasmtime does not export this error's type, so its text is compared.
         let words = error.root_cause().to_string();
         if words.contains("fuel allocated for hostcalls has been exhausted") {
             return Fault::TooMuch(store.hostcall_fuel());
@@ -126,7 +126,7 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
     let shown = |name: &str| shown::word(name, 200);
     let mut frames: Vec<String> = Vec::new();
     for frame in backtrace.frames() {
-        // Where there are lines, functions that were inlined have a symbol of their own.
+        // With line information, each inlined function has its own symbol.
         let symbols = frame.symbols();
         for symbol in symbols {
             let Some(name) = symbol.name().or(frame.func_name()) else { continue };
@@ -138,7 +138,7 @@ fn frames(backtrace: &WasmBacktrace) -> Vec<String> {
             frames.extend(frame.func_name().map(shown));
         }
     }
-    // A recursion that ran into the end of the stack is the same frame over and over.
+    // A recursion that overflowed the stack repeats the same frame.
     frames.dedup();
     frames.truncate(12);
     frames

@@ -1,37 +1,37 @@
-//! What a component asks of the compiler, before it is compiled: a small file can hold a function that takes
-//! gigabytes and minutes to compile. The bounds lie far above what compilers make of programs, interpreters among
-//! them: of CPython, SpiderMonkey and a parser of Wasm in Wasm the largest function has 426,843 bytes, the one with
-//! most local variables 483 of them, loops are 13 deep, a function has 3,137,006 values and all have 36,714,250. At the
-//! bounds a function takes some seconds and a gigabyte.
+//! Bounds on a component's size, checked before it is compiled: a small file can hold a function that takes
+//! gigabytes and minutes to compile. The bounds lie far above what compilers produce from ordinary code,
+//! interpreters included. Over CPython, SpiderMonkey and a Wasm parser in Wasm, the maxima are 426,843
+//! bytes, 483 local variables, loops nested 13 deep, 3,137,006 values in a function and 36,714,250 in a
+//! component. A function at the bounds takes some seconds and a gigabyte to compile.
 //!
-//! What is expensive is a value for each local variable in each block of a function: the compiler looks through all
-//! of them where blocks meet. So it is their product that counts.
+//! The expensive part is one value for each local variable in each block: the compiler visits all of them
+//! where blocks meet. Their product is therefore what is bounded.
 
 use wasmparser::{CompositeInnerType, FunctionBody, Operator, Payload};
 
 use crate::LoadError;
 
-/// Bytes of a function's body.
+/// Most bytes of a function's body.
 const BODY: usize = 2 << 20;
-/// Local variables of a function, parameters left out.
+/// Most local variables of a function, without its parameters.
 const LOCALS: u64 = 5_000;
-/// Loops within loops.
+/// Deepest nesting of loops.
 const DEPTH: u64 = 100;
-/// Local variables by blocks of a function, once more for each loop around its innermost one.
+/// Most values of a function, as [`Counted::values`] counts them.
 const VALUES: u64 = 1 << 24;
-/// The same over all functions.
+/// Most values of all functions together.
 const ALL_VALUES: u64 = 1 << 28;
 
-/// Weighs a component's functions as its payloads pass by.
+/// Counts over a component's functions, updated with each payload.
 #[derive(Default)]
 pub(crate) struct Complexity {
-    /// For each module that is open, the most that a type of it takes and gives.
+    /// For each open module, the largest number of parameters and results of one of its function types.
     arity: Vec<u64>,
     functions: u64,
     values: u64,
 }
 
-/// What was counted in a function.
+/// Counts of one function.
 #[derive(Default)]
 struct Counted {
     locals: u64,
@@ -41,15 +41,15 @@ struct Counted {
 }
 
 impl Counted {
-    /// Local variables by blocks. What a block or a call takes and gives is a value there, too; a loop within loops is
-    /// looked at for each of them.
+    /// Returns local variables times blocks. Parameters and results of blocks and calls count as values
+    /// too. Nested loops multiply the product: the compiler visits a block once per loop.
     fn values(&self, arity: u64) -> u64 {
         (self.locals + arity) * self.blocks * (1 + self.depth) + arity * self.calls
     }
 }
 
 impl Complexity {
-    /// Takes the next payload, or says what is too large in it.
+    /// Counts the next payload. Returns an error if something in it is too large.
     pub fn take(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
         let damaged = |e: wasmparser::BinaryReaderError| LoadError::damaged(&e);
         match payload {
@@ -76,9 +76,7 @@ impl Complexity {
         self.functions += 1;
         let nth = self.functions;
         let over = |what: &str, found: u64, most: u64| {
-            Err(LoadError::TooHeavy(format!(
-                "its function {nth} has {found} {what}; {most} at most are compiled"
-            )))
+            Err(LoadError::TooHeavy(format!("its function {nth} has {found} {what}; the limit is {most}")))
         };
         let bytes = body.range().len();
         if bytes > BODY {
@@ -89,7 +87,7 @@ impl Complexity {
             return over("local variables", counted.locals, LOCALS);
         }
         if counted.depth > DEPTH {
-            return over("loops within loops", counted.depth, DEPTH);
+            return over("nested loops", counted.depth, DEPTH);
         }
         let values = counted.values(self.arity.last().copied().unwrap_or(0));
         if values > VALUES {
@@ -98,7 +96,7 @@ impl Complexity {
         self.values += values;
         if self.values > ALL_VALUES {
             let what = format!("its functions have {} local variables by blocks", self.values);
-            return Err(LoadError::TooHeavy(format!("{what}; {ALL_VALUES} at most are compiled")));
+            return Err(LoadError::TooHeavy(format!("{what}; the limit is {ALL_VALUES}")));
         }
         Ok(())
     }
@@ -109,7 +107,7 @@ fn count(body: &FunctionBody<'_>) -> wasmparser::Result<Counted> {
     for locals in body.get_locals_reader()? {
         counted.locals += u64::from(locals?.0);
     }
-    // Whether each block that is open is a loop.
+    // For each open block, whether it is a loop.
     let mut open = Vec::new();
     let mut depth = 0;
     let mut operators = body.get_operators_reader()?;
@@ -143,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// The largest function of each kind, and all values: bytes, locals, loops within loops, values, all values.
+    /// Returns the maxima over functions: bytes, locals, loop depth, values; and the sum of all values.
     fn largest(bytes: &[u8]) -> [u64; 5] {
         let (mut scales, mut most) = (Complexity::default(), [0; 5]);
         for payload in Parser::new(0).parse_all(bytes) {
@@ -160,8 +158,8 @@ mod tests {
         most
     }
 
-    /// What ships lies below a tenth of each bound. `ALLOT_HEAVY` names more components or modules, interpreters for
-    /// instance, with a colon between them: they lie below a half.
+    /// Shipped components must stay below a tenth of each bound. `ALLOT_HEAVY` lists more components or
+    /// modules, such as interpreters, separated by colons; they must stay below half.
     #[test]
     fn what_compilers_make_is_far_below_the_bounds() {
         let bounds = [BODY as u64, LOCALS, DEPTH, VALUES, ALL_VALUES];

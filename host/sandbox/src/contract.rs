@@ -1,5 +1,5 @@
-//! The versions of the contract that are spoken here. A version has a file in `wit/` and an adapter beside this one;
-//! nothing outside of the adapters depends on which of them a component speaks.
+//! The supported versions of the policy contract. Each version has a file in `wit/` and an adapter in this
+//! crate. Code outside the adapters does not depend on a component's version.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::calls::Linked;
 use crate::guest::GuestState;
 use crate::{Kind, kind, v0_1, v0_2};
 
-/// A version of the contract, the older ones first.
+/// A version of the policy contract, ordered from oldest to newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Contract {
     /// `wit/0.1/allocation.wit`.
@@ -19,20 +19,20 @@ pub enum Contract {
 }
 
 impl Contract {
-    /// All that are known.
+    /// All supported versions.
     pub const ALL: [Self; 2] = [Self::V0_1, Self::V0_2];
 
-    /// The one that a component with an export of this version speaks.
+    /// Returns the version that a component with an export of version `version` uses.
     pub(crate) fn of(version: &str) -> Option<Self> {
         kind::rank(Kind::Policy, version).map(|rank| Self::ALL[rank])
     }
 
-    /// It with its package, as an error calls it.
+    /// Returns the package name with the version, as errors print it.
     pub(crate) fn full(self) -> String {
         format!("{}@{self}", crate::CONTRACT)
     }
 
-    /// Fits a component to its adapter.
+    /// Links a component to this version's adapter.
     pub(crate) fn link(
         self,
         linker: &mut Linker<GuestState>,

@@ -1,23 +1,23 @@
-//! What a call cost, and what was said in it.
+//! The cost of a call, and its output.
 
 use allot_allocation::log::{Level, LogLine};
 
-/// What one call cost.
+/// The cost of one call, and its output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Wasm instructions. Good for a stop that repeats, never for a result: the count changes
-    /// between versions of the Wasm engine.
+    /// Wasm instructions executed. Use the count only as a reproducible limit, never for a result: it
+    /// changes between versions of the Wasm engine.
     pub fuel: u64,
-    /// The most memory that the guest had, in bytes.
+    /// The guest's peak memory, in bytes.
     pub memory: usize,
-    /// What it logged.
+    /// Lines that the guest logged.
     pub log: Vec<LogLine>,
-    /// What it printed, where it could.
+    /// Text that the guest printed; empty without WASI.
     pub printed: String,
 }
 
 impl Cost {
-    /// What it logged, and then what it printed.
+    /// Returns the logged lines, then the printed ones.
     pub fn words(self) -> impl Iterator<Item = LogLine> {
         let printed: Vec<LogLine> =
             self.printed.lines().map(|text| LogLine { level: Level::Info, text: text.to_owned() }).collect();

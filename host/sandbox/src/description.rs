@@ -1,14 +1,14 @@
-//! Whether what a component says of itself can be used.
+//! Checks of a component's description.
 
 use allot_allocation::{Value, shown};
 use allot_component::{Description, Setting};
 
-/// Whether a config could use a description, and a screen show it.
+/// Checks that a config can use the description and a terminal can show it. Returns the first problem.
 pub(crate) fn usable(d: &Description) -> Result<(), String> {
     usable_too(&d.name, [&d.version, &d.summary], &d.settings, &d.signals, &d.columns)
 }
 
-/// The same of what any component says of itself.
+/// Does the same for the description of any component.
 pub(crate) fn usable_too(
     name: &String,
     [version, summary]: [&String; 2],
@@ -25,16 +25,16 @@ pub(crate) fn usable_too(
     let plain = |text: &str| text.len() <= 1024 && !text.chars().any(shown::steers);
     let (count, most) = (settings.len().max(signals.len()).max(columns.len()), 256);
     if count > most {
-        return Err(format!("it has {count} settings, signals or columns; {most} at most can be shown"));
+        return Err(format!("it has {count} settings, signals or columns; the limit is {most}"));
     }
     let names = settings.iter().map(|s| &s.name).chain(signals).chain(columns).chain([name]);
     if let Some(name) = names.clone().find(|name| !short(name)) {
-        return Err(format!("it has the name `{}`; a name is {RULE}", shown::name(name)));
+        return Err(format!("it has the name `{}`; expected {RULE}", shown::name(name)));
     }
     let summaries = settings.iter().map(|s| &s.summary).chain([summary, version]);
     if let Some(text) = summaries.clone().find(|text| !plain(text)) {
         return Err(format!(
-            "it has the text `{}`; a text is one line of 1024 bytes at most",
+            "it has the text `{}`; expected one line of at most 1024 bytes",
             shown::name(text)
         ));
     }
@@ -49,7 +49,7 @@ pub(crate) fn usable_too(
     let text = |s: &&Setting| matches!(&s.default, Value::Text(text) if !plain(text));
     if let Some(setting) = settings.iter().find(text) {
         let name = &setting.name;
-        return Err(format!("the default of its setting `{name}` is no line of 1024 bytes at most"));
+        return Err(format!("the default of its setting `{name}` is not one line of at most 1024 bytes"));
     }
     match settings.iter().find(|s| matches!(s.default, Value::Number(n) if !n.is_finite())) {
         Some(setting) => Err(format!("the default of its setting `{}` is not finite", setting.name)),

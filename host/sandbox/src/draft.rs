@@ -1,5 +1,5 @@
-//! A draft: a policy in Python that is run by Python, before it is a component. It is for the policy's author: its
-//! calls have no fuel, and reach whatever Python reaches on this machine.
+//! Drafts: policies in Python that Python runs directly, without a component. They are for a policy's
+//! author: their calls have no fuel limit, and can reach everything that Python reaches on this machine.
 //!
 //! The other end is `allot_policy/draft.py` of the Python SDK, which forks a process for each call.
 
@@ -31,7 +31,7 @@ pub struct Interpreter {
     pub sdk: PathBuf,
     /// The project's folder, which has `policy.py`.
     pub folder: PathBuf,
-    /// What one call may take: time and, on Linux, memory. Fuel is not counted.
+    /// Limits of one call: time and, on Linux, memory. Fuel is not counted.
     pub caps: Caps,
     /// Dropped with the draft: a temporary folder, if the SDK is in one.
     pub held: Option<Box<dyn Any + Send + Sync>>,
@@ -40,11 +40,11 @@ pub struct Interpreter {
 /// A draft of a policy.
 pub struct Draft {
     interpreter: Interpreter,
-    // Started by the first call, and anew after one that ended it.
+    // Started by the first call, and again after a call that ended it.
     process: Mutex<Option<Process>>,
 }
 
-/// A call, as the SDK reads it.
+/// A call, in the SDK's format.
 #[derive(Serialize)]
 struct Question<R, V> {
     call: &'static str,
@@ -54,7 +54,7 @@ struct Question<R, V> {
     view: V,
 }
 
-/// What the process writes: an answer, or a question about the data set.
+/// A message of the process: an answer, or a question about the data set.
 #[derive(Deserialize)]
 struct Message {
     reply: Reply,
@@ -68,17 +68,17 @@ struct Message {
 #[serde(rename_all = "lowercase")]
 enum Reply {
     Described(Description),
-    /// The state comes beside it.
+    /// The state follows the message.
     Begun,
-    /// The state comes beside it.
+    /// The state follows the message.
     Decided(Plan),
     /// The kind of an error, a setting's name, and the reason.
     Refused(String, String, String),
     /// A traceback.
     Failed(String),
-    /// The call took longer than it may; the function and the line that it was in.
+    /// The call exceeded its time limit; the function and line where it was interrupted.
     Late(Option<String>),
-    /// The process of the call ended with this code, or by this signal if it is negative.
+    /// The call's process ended with this exit code, or by this signal if it is negative.
     Died(i32),
     Asked(Asked),
 }
@@ -93,12 +93,12 @@ struct Asked {
 }
 
 impl Draft {
-    /// A draft that this interpreter runs. Nothing is started yet.
+    /// Returns a draft that this interpreter runs. Starts nothing yet.
     pub fn new(interpreter: Interpreter) -> Self {
         Self { interpreter, process: Mutex::new(None) }
     }
 
-    /// Puts one call, and answers what it asks about the data set.
+    /// Makes one call, and answers the call's questions about the data set.
     fn call<T>(
         &self,
         question: &impl Serialize,
@@ -183,10 +183,10 @@ impl Calls for Draft {
 }
 
 impl Asked {
-    /// Answers it, as the contract's `facts` does.
+    /// Writes the answer, with the same values as the contract's `facts`.
     fn answer(self, facts: Option<&mut Facts>, process: &mut Process) -> Result<Result<(), Fault>, Misuse> {
         let Some(facts) = facts else {
-            let what = "asked for facts, and that only `decide` may do".to_owned();
+            let what = "asked for facts, which only `decide` may do".to_owned();
             return Err(Misuse::new(what, "ask for them in `decide`"));
         };
         let of = match (self.between, self.listed) {
@@ -215,7 +215,7 @@ fn named<T>(table: &[Named<T>], kind: &str, name: &str) -> Result<fn(&Past) -> T
 
 fn unknown(kind: &str, name: &str) -> Misuse {
     Misuse::new(
-        format!("asked for the {kind} `{}`, which there is not", shown::name(name)),
+        format!("asked for the {kind} `{}`, which does not exist", shown::name(name)),
         "see `allot_policy/facts.py`",
     )
 }
@@ -243,5 +243,5 @@ fn line(level: &str, text: String) -> LogLine {
 }
 
 fn unexpected() -> Fault {
-    Fault::Engine("the draft's process answered another call than the one that was made".to_owned())
+    Fault::Engine("the draft's process answered a different call from the one that was made".to_owned())
 }

@@ -1,5 +1,5 @@
-//! The configuration of both Wasm engines: the one for components in this crate, and the one for generated Python in
-//! `allot-interpreter`. A guest's results and its use of fuel are the same in both, and on every machine.
+//! Configurations of both Wasm engines: the one for components in this crate, and the one for generated
+//! Python in `allot_judges::python`. Results and fuel use are the same in both, and on every machine.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::sync::Once;
 use allot_allocation::shown;
 use wasmtime::{Cache, CacheConfig, Config, WasmBacktraceDetails};
 
-/// The guests of an engine.
+/// The kind of guests that an engine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guests {
     /// Policies and graders.
@@ -20,14 +20,14 @@ pub enum Guests {
 impl Guests {
     /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Components, Self::Python];
-    /// The settings that guests can see, in words: part of the key of a memory that a guest has computed. (The key of compiled
-    /// code has all settings by itself.)
+    /// Settings that guests can observe. They are part of the cache key of a precomputed guest memory. (The
+    /// cache key of compiled code includes all settings by itself.)
     pub const SETTINGS: &str = "canonical NaNs, deterministic relaxed SIMD";
 
-    /// Returns the configuration of an engine for these guests, whose compiled code is kept in a folder, if there is one.
+    /// Returns the engine configuration for these guests. Compiled code is cached in `cache`, if given.
     pub fn config(self, cache: Option<&Path>) -> Config {
         let mut config = Config::new();
-        // An answer may depend on these, so that no default of a processor or of a version counts.
+        // Answers may depend on these settings, so they must not follow a processor's or version's default.
         config
             .consume_fuel(true)
             .cranelift_nan_canonicalization(true)
@@ -36,7 +36,7 @@ impl Guests {
         match self {
             Self::Components => {
                 config.wasm_component_model(true).epoch_interruption(true);
-                // Files and lines of a guest's stack, if it names them. The default depends on the environment.
+                // Backtraces show the guest's files and lines. The default depends on the environment.
                 config.wasm_backtrace_details(WasmBacktraceDetails::Enable)
             }
             Self::Python => config.wasm_backtrace_max_frames(None),
@@ -47,8 +47,8 @@ impl Guests {
         config
     }
 
-    /// Bytes of a guest's stack. A program's tests call its functions from one interpreter to another: both have their
-    /// stack on one thread of 2 MiB.
+    /// Returns the stack size of a guest in bytes. A program's tests call its functions from one
+    /// interpreter in another; both have their stack on one thread of 2 MiB.
     fn stack(self) -> usize {
         match self {
             Self::Components => 1 << 20,
@@ -57,7 +57,7 @@ impl Guests {
     }
 }
 
-/// Keeps compiled code in a folder. A folder that cannot be used costs time and changes no result: there is a warning, once.
+/// Caches compiled code in a folder. Warns once if the folder is unusable, which costs time but no result.
 fn keep_compiled(config: &mut Config, folder: &Path) {
     static WARNED: Once = Once::new();
     let mut settings = CacheConfig::new();

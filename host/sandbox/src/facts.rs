@@ -1,14 +1,14 @@
-//! What a guest may ask while it decides, and how much of it.
+//! Facts about the data set that a guest may request during `decide`, and the bound on their size.
 
 use allot_allocation::{Columns, History, Past, PromptId, Run, TokenCosts, View, shown};
 
 use crate::fault::Misuse;
 
-/// Numbers that the answers of one call may have, all together. Fuel counts what a guest does, and not what is done
-/// for it.
+/// Most numbers that the answers of one call may contain together. Fuel counts only the guest's own work,
+/// not the host's.
 const MOST: u64 = 1 << 28;
 
-/// A fact by its name.
+/// A fact and its name.
 pub(crate) type Named<T> = (&'static str, fn(&Past) -> T);
 
 /// Counts of past visits, by name, in the contract's order.
@@ -25,7 +25,7 @@ pub(crate) const COUNTS: [Named<u32>; 7] = [
 pub(crate) const MEASURES: [Named<f32>; 3] =
     [("mean", |past| past.mean), ("std", |past| past.std()), ("mean_length", |past| past.tokens)];
 
-/// What there is to be asked.
+/// The data that facts are computed from.
 pub(crate) struct Facts {
     prompts: u32,
     history: History,
@@ -34,37 +34,37 @@ pub(crate) struct Facts {
     answered: u64,
 }
 
-/// Which prompts are asked about.
+/// The prompts of a question.
 pub(crate) enum Prompts {
     All,
     Between(u32, u32),
     Listed(Vec<u32>),
 }
 
-/// The same, all of them in the data set.
+/// The prompts of a question, checked to be in the data set.
 enum Asked<'a> {
     Row(PromptId, PromptId),
     Listed(&'a [u32]),
 }
 
 impl Facts {
-    /// What a policy may ask about while it decides on a view.
+    /// Returns the facts for a policy that decides on a view.
     pub fn of(run: &Run, view: &View) -> Self {
         let costs = run.terms.as_ref().map_or_else(Default::default, |terms| terms.costs);
         Self::new(run.prompts, view.history.clone(), run.columns(), costs)
     }
 
-    /// About a data set of so many prompts.
+    /// Returns facts about a data set of `prompts` prompts.
     pub fn new(prompts: u32, history: History, columns: Columns, costs: TokenCosts) -> Self {
         Self { prompts, history, columns, costs, answered: 0 }
     }
 
-    /// What a token takes.
+    /// Returns the costs of a token.
     pub fn costs(&self) -> TokenCosts {
         self.costs
     }
 
-    /// A number for each prompt asked about, of its last visit or the default.
+    /// Returns one number for each prompt asked about: from its last visit, or the default.
     pub fn numbers<T: Clone + Default>(
         &mut self,
         of: &Prompts,
@@ -79,11 +79,11 @@ impl Facts {
         })
     }
 
-    /// A column's numbers for each prompt asked about.
+    /// Returns a column's numbers for each prompt asked about.
     pub fn column(&mut self, name: &str, of: &Prompts) -> Result<Vec<f32>, Misuse> {
         let Some(column) = self.columns.named(name).cloned() else {
             let name = shown::name(name);
-            let what = format!("asked for the column `{name}`, which its description does not name");
+            let what = format!("asked for the column `{name}`, which is not in its description");
             let hint = format!(
                 "name the column: in Python `columns = [\"{name}\"]`, in JavaScript `export const columns = [\"{name}\"]`, \
                  in Rust `const COLUMNS: &[&str] = &[\"{name}\"]`, in C `allot_column(self, \"{name}\")`, in Go `Columns: \
@@ -103,13 +103,13 @@ impl Facts {
         })
     }
 
-    /// The prompts asked about, from the first up to an end or one by one, so many numbers of each. Nothing is made
-    /// before it is counted.
+    /// Returns the prompts asked about, as a range or as a list, of which each gets `width` numbers. The
+    /// numbers are counted before any are computed.
     fn asked<'a>(&mut self, of: &'a Prompts, width: u32) -> Result<Asked<'a>, Misuse> {
         let beyond = |prompt: u32| {
             let prompts = self.prompts;
-            let what = format!("asked about prompt `{prompt}`, where the data set has {prompts} prompts");
-            Misuse::new(what, "ask about prompts from 0 up to `run.prompts`, without it")
+            let what = format!("asked about prompt `{prompt}`, but the data set has {prompts} prompts");
+            Misuse::new(what, "ask about prompts from 0 to `run.prompts` - 1")
         };
         let (asked, count) = match of {
             Prompts::All => (Asked::Row(PromptId(0), PromptId(self.prompts)), self.prompts as usize),
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(asked(&Prompts::Between(1, 3)), Ok(vec![0; 2]));
         assert_eq!(asked(&Prompts::Between(9, 9)), Ok(vec![]));
         assert_eq!(asked(&Prompts::Listed(vec![2, 2, 0, 2])), Ok(vec![0; 4]));
-        let beyond = "asked about prompt `3`, where the data set has 3 prompts".to_owned();
+        let beyond = "asked about prompt `3`, but the data set has 3 prompts".to_owned();
         assert_eq!(asked(&Prompts::Between(0, 4)), Err(beyond.clone()));
         assert_eq!(asked(&Prompts::Listed(vec![0, 3])), Err(beyond.clone()));
         assert_eq!(pairs(&Prompts::Between(0, 4)), Err(beyond.clone()));
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(pairs(&Prompts::Between(9, 9)), Ok(vec![]));
         assert_eq!(pairs(&Prompts::Listed(vec![2, 0, 2])), Ok(vec![4.0, 5.0, 0.0, 1.0, 4.0, 5.0]));
         let told = facts(3).column("level", &Prompts::All).map_err(|told| told.what);
-        assert_eq!(told, Err("asked for the column `level`, which its description does not name".to_owned()));
+        assert_eq!(told, Err("asked for the column `level`, which is not in its description".to_owned()));
     }
 
     #[test]

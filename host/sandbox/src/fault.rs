@@ -1,4 +1,4 @@
-//! What can go wrong with a guest, in words for its author.
+//! Errors of loading and calling a guest, worded for the guest's author.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use wasmparser::{BinaryReaderError, Validator, WasmFeatures};
 
 use crate::Kind;
 
-/// Why a file is no policy that this program can run. Found before anything of it runs.
+/// Why a file can't be loaded as a component of the expected kind.
 #[derive(Debug, Error)]
 pub enum LoadError {
     // === Not a component ===
-    /// Nothing in it.
+    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// More than anyone means to load.
+    /// The file is larger than a component may be.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// Text in the Wasm text format.
@@ -29,71 +29,71 @@ pub enum LoadError {
     /// A core module.
     #[error("the file is a core Wasm module, not a component")]
     CoreModule,
-    /// Cut off, or broken inside.
+    /// The file is truncated or corrupt.
     #[error("the component is damaged or cut off: {0}")]
     Damaged(String),
-    /// A proposal to Wasm that is not run here.
-    #[error("the component uses a part of Wasm that is not run here: {0}")]
+    /// The component uses a Wasm proposal that is not supported here.
+    #[error("the component uses an unsupported part of Wasm: {0}")]
     Unsupported(String),
-    /// More than a program needs, and than is compiled in reasonable time and memory.
-    #[error("the component is too heavy to compile: {0}")]
+    /// Compiling the component would take too much time and memory.
+    #[error("the component is too large to compile: {0}")]
     TooHeavy(String),
 
-    // === A component of another world ===
-    /// Nothing of its kind among its exports.
+    // === A component with another contract ===
+    /// No export belongs to the expected kind's contract.
     #[error("the component exports {exports}, but no `{}/{}`", kind.package(), kind.interface())]
     NoExport {
-        /// What it was taken for.
+        /// The expected kind.
         kind: Kind,
-        /// What it exports.
+        /// The component's exports, in words.
         exports: String,
-        /// What it is instead.
+        /// The kind that the component has instead, if known.
         is: Option<Kind>,
     },
-    /// An export of a contract version unknown here.
+    /// The component exports a contract version that is not supported here.
     #[error("this {} is built for {built_for}; this program knows {known}", kind.noun())]
     OtherVersion {
-        /// What it is.
+        /// The component's kind.
         kind: Kind,
-        /// The version, with the contract's name.
+        /// The component's contract version, with the contract's name.
         built_for: String,
-        /// The versions known here, in words.
+        /// The supported versions, in words.
         known: String,
-        /// Whether it came after those.
+        /// Whether the component's version is newer than all supported versions.
         newer: bool,
     },
-    /// An import that no component of its kind is given.
-    #[error("the component imports `{name}`, which no {} is given", kind.noun())]
+    /// The component imports something that its kind is not given.
+    #[error("the component imports `{name}`, which is not available to a {}", kind.noun())]
     ForeignImport {
-        /// What it is.
+        /// The component's kind.
         kind: Kind,
-        /// The import.
+        /// The import's name.
         name: String,
     },
-    /// The names fit, the types do not.
+    /// The names of exports match the contract, but their types do not.
     #[error("the component does not fit the contract {contract}: {why}")]
     Misfit {
         /// The contract, with its version.
         contract: String,
-        /// What does not fit.
+        /// The mismatch, in the Wasm engine's words.
         why: String,
     },
 
-    // === Not the one that was asked for ===
-    /// Another hash than the config demands.
-    #[error("the component's sha256 is {found}, the config demands {expected}")]
+    // === Not the requested component ===
+    /// The component's hash differs from the hash in the config.
+    #[error("the component's sha256 is {found}; the config expects {expected}")]
     OtherHash {
-        /// The hash of the file.
+        /// The file's hash.
         found: String,
-        /// The hash demanded.
+        /// The config's hash.
         expected: String,
     },
 
-    // === Its own fault ===
-    /// `describe` did not come back.
+    // === Failures of the component ===
+    /// The component's `describe` failed.
     #[error("its `describe` failed: {0}")]
     Describe(Fault),
-    /// A description that no config could use.
+    /// The component's description can't be used.
     #[error("its description is unusable: {0}")]
     Description(String),
     /// The Wasm engine itself failed.
@@ -102,135 +102,137 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// What a reader of Wasm says of a file.
+    /// Returns the error for a file that the Wasm reader rejected.
     pub(crate) fn damaged(error: &BinaryReaderError) -> Self {
         Self::Damaged(line(&error.to_string()))
     }
 
-    /// A file that the compiler refused, in its words: whole, if a reader that knows every proposal takes it.
+    /// Returns the error of a compiler: `Unsupported` if a validator with all proposals accepts the file.
     pub(crate) fn uncompiled(bytes: &[u8], words: String) -> Self {
         let whole = Validator::new_with_features(WasmFeatures::all()).validate_all(bytes).is_ok();
         if whole { Self::Unsupported(words) } else { Self::Damaged(words) }
     }
 
-    /// What to do about it.
+    /// Returns a hint for fixing the error.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Text => Some("build it into a component: allot build FILE"),
             Self::CoreModule => Some("make it a component: allot build FILE"),
             Self::NoExport { is: Some(Kind::Grader), .. } => {
-                Some("it is a grader: name it by `use` in [reward.component], with grader `component`")
+                Some("name it with `use` in [reward.component], with grader `component`: it is a grader")
             }
             Self::NoExport { is: Some(Kind::Policy), .. } => {
-                Some("it is a policy: name it by `use` in [policy]")
+                Some("name it with `use` in [policy]: it is a policy")
             }
-            Self::NoExport { kind: Kind::Policy, .. } => Some(
-                "export the interface of wit/0.2/allocation.wit; `allot new NAME` makes a policy that does",
-            ),
+            Self::NoExport { kind: Kind::Policy, .. } => {
+                Some("export the contract's interface: `allot new NAME` makes a policy that does")
+            }
             Self::NoExport { kind: Kind::Grader, .. } => Some(
-                "export the interface of wit/reward/0.1/reward.wit; `allot new NAME --kind grader` makes a grader that does",
+                "export the contract's interface: `allot new NAME --kind grader` makes a grader that does",
             ),
             Self::OtherVersion { newer: true, kind: Kind::Policy, .. } => {
-                Some("take a newer version of this program, or build the policy with this one: allot build")
+                Some("use a newer version of this program, or build the policy with this one: allot build")
             }
             Self::OtherVersion { newer: true, kind: Kind::Grader, .. } => {
-                Some("take a newer version of this program, or build the grader with this one: allot build")
+                Some("use a newer version of this program, or build the grader with this one: allot build")
             }
             Self::OtherVersion { .. } | Self::Misfit { .. } => {
                 Some("build it again with this program: allot build")
             }
             Self::ForeignImport { kind: Kind::Policy, name } if name.starts_with("wasi:http") => {
-                Some("a policy has no network; build it without the http feature")
+                Some("build it without the http feature: a policy has no network")
             }
-            Self::ForeignImport { kind: Kind::Policy, .. } => {
-                Some("a policy may import `rollout:allocation/log`, and WASI's quiet parts")
-            }
+            Self::ForeignImport { kind: Kind::Policy, .. } => Some(
+                "import only `rollout:allocation/log` and restricted WASI: a policy has no files and no \
+                 network",
+            ),
             Self::ForeignImport { kind: Kind::Grader, .. } => Some(
-                "a grader may import `rollout:reward/log`, and WASI's quiet parts: it has no files and no network",
+                "import only `rollout:reward/log` and restricted WASI: a grader has no files and no network",
             ),
             Self::OtherHash { .. } => Some("load the file that the config means, or change `sha256` in it"),
             Self::Damaged(_) => Some("copy or build it again"),
             Self::Unsupported(_) => Some(
-                "build it without that: by default compilers use what every engine runs, as WebAssembly 2.0 has it",
+                "build it without that feature: by default compilers use WebAssembly 2.0, which every engine \
+                 runs",
             ),
-            Self::TooHeavy(_) => {
-                Some("split that function into smaller ones; no compiler makes such of a program")
-            }
+            Self::TooHeavy(_) => Some(
+                "split that function into smaller ones; compilers do not make functions like this from \
+                 ordinary code",
+            ),
             Self::Describe(fault) => fault.hint(),
             _ => None,
         }
     }
 }
 
-/// Why a call of a policy did not give an answer. Different things, never one for another; a plan that
-/// breaks a rule is none of them, for it is an answer.
+/// Why a call of a guest returned no answer. A plan that breaks a rule is not a fault: it is an answer.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Fault {
-    /// It worked for longer than it may, counted in instructions: repeats on any machine.
+    /// It executed more instructions than the limit. This repeats on any machine.
     #[error("ran out of fuel: more than {0} Wasm instructions in one call")]
     OutOfFuel(u64),
-    /// It took longer than it may on the clock: the backstop behind the fuel.
+    /// It exceeded the time limit, which backs up the fuel limit.
     #[error("ran out of time: more than {} s in one call{}", limit.as_secs_f64(), place_words(place.as_deref()))]
     OutOfTime {
         /// The limit.
         limit: Duration,
-        /// The function and the line that it was in; only drafts report it.
+        /// The function and line where it was interrupted. Only drafts report it.
         place: Option<String>,
     },
-    /// It wanted more memory than it may have.
+    /// It requested more memory than the limit.
     #[error("ran out of memory: it requested {wanted} bytes of at most {limit}")]
     OutOfMemory {
-        /// What its memory would have grown to.
+        /// The bytes that its memory would have grown to.
         wanted: usize,
         /// The limit.
         limit: usize,
     },
-    /// It handed over more than an answer can hold.
+    /// It returned or logged more bytes at once than allowed.
     #[error("returned or logged too much: more than {0} bytes at once")]
     TooMuch(usize),
-    /// It began with a state that no record takes.
-    #[error("returned a state of {found} bytes; the record takes {most} at most")]
+    /// `begin` returned a state larger than a record can hold.
+    #[error("returned a state of {found} bytes; the limit of the record is {most}")]
     StateTooLarge {
-        /// Its bytes.
+        /// The state's size in bytes.
         found: usize,
-        /// The bound.
+        /// The limit in bytes.
         most: usize,
     },
-    /// It stopped itself, or did what Wasm forbids.
+    /// It aborted, or did something that Wasm forbids.
     #[error("trapped: {reason}{}", last_words(said))]
     Trapped {
         /// The trap, in the engine's words.
         reason: String,
-        /// The guest's last words: what it logged or printed.
+        /// The guest's last output: lines that it printed, or logged as warnings or errors.
         said: String,
-        /// Its stack, innermost first, where the component names its functions.
+        /// The guest's stack, innermost frame first, if the component has function names.
         stack: Vec<String>,
     },
-    /// It needs what this run can't give.
-    #[error("needs `{0}`, which this run does not give")]
+    /// It needs something that this run does not provide.
+    #[error("needs `{0}`, which this run does not provide")]
     Lacking(Need),
-    /// It is to be shown a column that this run does not have.
+    /// Its description names a column that this run does not have.
     #[error("wants the column `{0}`, which this run does not have")]
     WithoutColumn(String),
-    /// It asked for or made use of what it may not.
+    /// It requested or used something that it may not.
     #[error("{0}")]
     Misused(Misuse),
-    /// It returned its own error.
+    /// It returned an error of its own.
     #[error("{0}")]
     Refused(Refusal),
-    /// The Wasm engine failed around it.
+    /// The Wasm engine failed.
     #[error("could not be called: {0}")]
     Engine(String),
 }
 
-/// What a guest asked for or made use of, though its description or the run's size says otherwise. Stops it on the
-/// spot.
+/// Something that a guest requested or used although its description or the run's size excludes it. Stops
+/// the call at once.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{what}")]
 pub struct Misuse {
-    /// What it did, and what it may do.
+    /// What the guest did, and what is allowed.
     pub what: String,
-    /// What its author can do about it.
+    /// A hint for the guest's author.
     pub hint: Cow<'static, str>,
 }
 
@@ -243,15 +245,15 @@ impl Misuse {
 /// A policy's own error.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Refusal {
-    /// A setting has a value that it can't work with.
+    /// A setting has a value that the policy rejects.
     #[error("refused its setting `{name}`: {reason}")]
     Setting {
-        /// The setting.
+        /// The setting's name.
         name: String,
-        /// What is wrong with it.
+        /// Why the policy rejects the value.
         reason: String,
     },
-    /// The state is none that it has written.
+    /// The policy did not write this state.
     #[error("refused its state: {0}")]
     State(String),
     /// Anything else.
@@ -273,7 +275,7 @@ impl Refusal {
     }
 }
 
-/// Returns a guest's words in one line.
+/// Returns a guest's text as one line.
 fn line(words: &str) -> String {
     shown::line(words, shown::LINE)
 }
@@ -286,21 +288,21 @@ fn last_words(words: &str) -> String {
     match words.lines().count() {
         0 => String::new(),
         1 => format!("; it said: {words}"),
-        // A stack, most often.
+        // Usually a stack trace.
         _ => words.lines().fold("; it said:".to_owned(), |text, line| text + "\n    " + line),
     }
 }
 
 impl Fault {
-    /// All there is to say beside the sentence: what to do, and where the guest was.
+    /// Returns the hint, then the guest's stack.
     pub fn hints(&self) -> impl Iterator<Item = String> {
         self.hint().map(str::to_owned).into_iter().chain(self.stack())
     }
 
-    /// Where the guest was.
+    /// Returns where the guest was.
     pub fn stack(&self) -> Option<String> {
         match self {
-            // Below a guest's own words there is the stack of what runs it, an interpreter maybe.
+            // With output of the guest, the stack is left out: it may be an interpreter's.
             Self::Trapped { stack, said, .. } if !stack.is_empty() && said.is_empty() => {
                 Some(format!("it was in {}", stack.join(" < ")))
             }
@@ -308,15 +310,15 @@ impl Fault {
         }
     }
 
-    /// What the policy's author can do about it.
+    /// Returns a hint for the policy's author.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.caps]"),
+            Self::OutOfFuel(_) => Some("look for an endless loop, or raise `fuel` under [policy.limits]"),
             Self::OutOfTime { .. } => {
-                Some("look for an endless loop, or raise `seconds` under [policy.caps]")
+                Some("look for an endless loop, or raise `seconds` under [policy.limits]")
             }
             Self::OutOfMemory { .. } => {
-                Some("look for a list that only grows, or raise `memory` under [policy.caps]")
+                Some("look for a list that only grows, or raise `memory` under [policy.limits]")
             }
             Self::TooMuch(_) => {
                 Some("look for a list that only grows: a plan names each prompt once in a list")
@@ -325,22 +327,20 @@ impl Fault {
                 "name the parts of rewards in `[reward.weights]`, or give each a grader under [[reward.graders]]",
             ),
             Self::Lacking(Need::Updating) => {
-                Some("set `update.by_policy = true`; a trainer in Python says how it updates by `update=`")
+                Some("set `update.by_policy = true`, or `update=` in a trainer in Python")
             }
-            Self::Lacking(Need::Sampling) => {
-                Some("say in `[requests]` what requests may choose; a trainer in Python can't yet")
-            }
-            Self::Lacking(Need::Replay) => Some(
-                "a trainer in Python lets go of what it has trained on; `allot train` and `simulate` don't",
+            Self::Lacking(Need::Sampling) => Some(
+                "set in `[requests]` what requests may choose; a trainer in Python does not support this yet",
             ),
+            Self::Lacking(Need::Replay) => {
+                Some("use `allot train` or `simulate`: a trainer in Python discards what it has trained on")
+            }
             Self::WithoutColumn(_) => Some(
-                "an observing policy sees the columns that the run's own policy described, and the record has those alone",
+                "name a policy that needs only the columns of the run's own policy: the record has no others",
             ),
             Self::Misused(misuse) => Some(&misuse.hint),
-            Self::StateTooLarge { .. } => Some("remember only what does not come with every view"),
-            Self::Refused(Refusal::State(_)) => {
-                Some("a state goes back only to the policy build that wrote it")
-            }
+            Self::StateTooLarge { .. } => Some("keep only what is not in every view"),
+            Self::Refused(Refusal::State(_)) => Some("use the policy build that wrote the state"),
             _ => None,
         }
     }

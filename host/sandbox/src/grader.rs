@@ -1,5 +1,5 @@
-//! A loaded grader and its three calls. What it says of an answer is checked here: nothing that is not finite, and no
-//! part that it did not describe, goes on as a verdict.
+//! A loaded grader and its three calls. Scores are checked here: one with a value that is not finite, or
+//! with a part that the description does not name, is rejected.
 
 use allot_allocation::{Value, shown};
 
@@ -15,10 +15,10 @@ use crate::reward_v0_1::{self, GraderPre};
 use crate::sandbox::{Compiled, cause};
 use crate::{Kind, LoadError};
 
-/// Bytes that the verdicts of a batch may hand over, and more for each answer: far more than names and numbers take.
+/// Most bytes that a batch's verdicts may return, and the additional bytes for each answer.
 const ANSWER: usize = 1 << 20;
 const PER_ANSWER: usize = 64 << 10;
-/// The most parts of a reward, and the most letters of a part's name.
+/// The most parts of a reward, and the most characters of a part's name.
 const PARTS: usize = 64;
 
 /// A grader that is loaded and described.
@@ -47,32 +47,32 @@ impl Grader {
         Ok(Self { caller, linked, inspection, description, sha256, size })
     }
 
-    /// What it says of itself.
+    /// Returns the grader's description.
     pub fn description(&self) -> &GraderDescription {
         &self.description
     }
 
-    /// Its component's sha256, in hexadecimal.
+    /// Returns the component's sha256, in hexadecimal.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// Its component's size, in bytes.
+    /// Returns the component's size, in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The contract version that it speaks.
+    /// Returns the contract version that the component exports.
     pub fn contract(&self) -> &str {
         &self.inspection.version
     }
 
-    /// Whether it imports WASI: only then clocks and random bytes are within its reach.
+    /// Returns whether the component imports WASI. Without WASI it can't read clocks or random bytes.
     pub fn has_wasi(&self) -> bool {
         self.inspection.wasi
     }
 
-    /// Whether it takes these settings.
+    /// Passes the settings to the grader's `begin` and returns the cost.
     pub fn begin(&self, settings: &[(String, Value)]) -> Result<Cost, Fault> {
         let begun = self.caller.call(ANSWER, None, |store| {
             reward_v0_1::begin(&self.linked.instantiate(store)?, store, settings)
@@ -80,8 +80,8 @@ impl Grader {
         begun.map(|((), cost)| cost)
     }
 
-    /// Judges a batch of answers in a fresh instance: a verdict for each, in their order. All of them, and `begin`, share
-    /// the limits of one call.
+    /// Grades a batch of answers in a fresh instance and returns a verdict for each, in their order.
+    /// `begin` and all answers share the limits of one call.
     pub fn grade(
         &self,
         settings: &[(String, Value)],
@@ -90,8 +90,8 @@ impl Grader {
         self.grade_under(None, settings, batch)
     }
 
-    /// Judges the same where something is otherwise that means nothing in a run. With [`Other::Memory`] the instance has
-    /// judged the batch once before.
+    /// Grades the same batch with something perturbed that a grader must not depend on. With
+    /// [`Other::Memory`], the instance grades the batch twice and the second verdicts count.
     pub fn grade_otherwise(
         &self,
         other: Other,
@@ -130,7 +130,7 @@ impl Grader {
         ))
     }
 
-    /// A verdict that can be used, or what is wrong with it.
+    /// Returns the score with sorted parts, or an error if it can't be used.
     fn checked(&self, mut score: Score) -> Judged {
         score.parts.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.wrong(&score).map_or(Ok(score), |why| Err(NoVerdict::Unusable(why)))
@@ -148,7 +148,7 @@ impl Grader {
         }
         let described = &self.description.parts;
         if let Some((name, _)) = score.parts.iter().find(|(name, _)| !described.contains(name)) {
-            return Some(format!("gave a part `{}`, which its description has not", shown::name(name)));
+            return Some(format!("gave a part `{}`, which is not in its description", shown::name(name)));
         }
         let given = |name: &String| score.parts.iter().filter(|(part, _)| part == name).count();
         match described.iter().map(|name| (name, given(name))).find(|(_, given)| *given != 1)? {
@@ -165,17 +165,17 @@ impl std::fmt::Debug for Grader {
     }
 }
 
-/// Whether a config could use a description, a screen show it, and a table have its parts as columns.
+/// Checks that configs, terminals and tables can use a description. Returns the first problem.
 fn usable(d: &GraderDescription) -> Result<(), String> {
     usable_too(&d.name, [&d.version, &d.summary], &d.settings, &[], &[])?;
     if d.parts.len() > PARTS {
-        return Err(format!("it has {} parts; a reward has {PARTS} at most", d.parts.len()));
+        return Err(format!("it has {} parts; the limit is {PARTS}", d.parts.len()));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let fine = |name: &&String| (1..=PARTS).contains(&name.len()) && name.chars().all(plain);
     if let Some(name) = d.parts.iter().find(|name| !fine(name)) {
         let rule = "1 to 64 letters, digits, `_`, `-` and `.`";
-        return Err(format!("it has the part `{}`; a part's name is {rule}", shown::name(name)));
+        return Err(format!("it has the part `{}`; expected {rule}", shown::name(name)));
     }
     let mut seen = std::collections::HashSet::new();
     match d.parts.iter().find(|name| !seen.insert(*name)) {

@@ -1,4 +1,4 @@
-//! The room that a guest runs in: its limits and its log.
+//! The state of a guest's store: its limits and its log.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use wasmtime_wasi::{WasiCtxView, WasiView};
 use crate::facts::Facts;
 use crate::restricted_wasi::{LOG, RestrictedWasi};
 
-/// What a line of log counts beside its text.
+/// Bytes that a log line counts in addition to its text.
 const LINE: usize = 32;
-/// Bytes of a guest's last words that are told.
+/// Most bytes of a guest's last output in an error.
 const SAID: usize = 4 << 10;
-/// How often the clock behind [`Caps::time`] ticks.
+/// Interval of the clock behind [`Caps::time`].
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// What a guest's store holds.
+/// The data of a guest's store.
 pub(crate) struct GuestState {
     pub limiter: Limiter,
     log: VecDeque<LogLine>,
     log_bytes: usize,
     dropped: u64,
     pub(crate) quiet: Option<Box<RestrictedWasi>>,
-    /// What it may ask, while it decides.
+    /// Facts that the guest may request during `decide`.
     pub(crate) facts: Option<Facts>,
 }
 
@@ -36,25 +36,25 @@ impl WasiView for GuestState {
     }
 }
 
-/// Counts a guest's memory and stops it at the limit.
+/// Counts a guest's memory and stops the guest at the limit.
 pub(crate) struct Limiter {
     limit: usize,
     pub peak: usize,
     pub refused: Option<usize>,
 }
 
-/// What one element of a table takes in this process.
+/// Bytes that one table element takes in this process.
 const TABLE_ELEMENT: usize = 16;
 
 impl Limiter {
-    /// Counts growth from `current` to `desired` bytes. A component can have several memories and
-    /// tables; all count together, each from what it had before.
+    /// Counts growth from `current` to `desired` bytes. A component can have several memories and tables;
+    /// they count together.
     fn grow(&mut self, current: usize, desired: usize) -> wasmtime::Result<bool> {
         let total = self.peak.saturating_sub(current).saturating_add(desired);
         if total > self.limit {
             self.refused = Some(total);
-            // An error stops the guest here and now. `Ok(false)` would leave it to its allocator,
-            // whose abort could not be told from any other.
+            // An error stops the guest here. With `Ok(false)` its allocator would abort, which looks like
+            // any other abort.
             return Err(wasmtime::Error::msg("the memory limit"));
         }
         self.peak = total;
@@ -69,7 +69,7 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         max: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        // Past the guest's own maximum nothing grows, and nothing is counted.
+        // Growth beyond the guest's own maximum fails and is not counted.
         if max.is_some_and(|max| desired > max) { Ok(false) } else { self.grow(current, desired) }
     }
 
@@ -89,7 +89,7 @@ impl ResourceLimiter for Limiter {
 }
 
 impl GuestState {
-    /// A fresh store for one call, in which a guest hands over `most` bytes at a time at most.
+    /// Returns a fresh store for one call. The guest may return at most `most` bytes at a time.
     pub fn store(
         engine: &Engine,
         caps: Caps,
@@ -103,13 +103,13 @@ impl GuestState {
         store.limiter(|room| &mut room.limiter);
         store.set_fuel(caps.fuel)?;
         store.set_epoch_deadline(caps.time.as_nanos().div_ceil(TICK.as_nanos()) as u64 + 1);
-        // Counted before anything is copied out of a guest, each list by what it takes here: lists may overlap in a
-        // guest's memory, and are each copied.
+        // The bytes are counted before anything is copied out of a guest, each list by its size on the
+        // host. Lists may overlap in a guest's memory, and each is copied.
         store.set_hostcall_fuel(most);
         Ok(store)
     }
 
-    /// Keeps a line of the guest's log, at the cost of the oldest ones where there is no room.
+    /// Appends a line to the guest's log. Drops the oldest lines if the log is full.
     pub fn write(&mut self, level: Level, text: &str) {
         let text = shown::lines(text, LOG / 4);
         self.log_bytes += LINE + text.len();
@@ -121,7 +121,7 @@ impl GuestState {
         }
     }
 
-    /// The log so far; it begins anew.
+    /// Returns the log so far and empties it.
     pub fn take_log(&mut self) -> Vec<LogLine> {
         let dropped = std::mem::take(&mut self.dropped);
         let first = (dropped > 0)
@@ -130,7 +130,7 @@ impl GuestState {
         first.into_iter().chain(std::mem::take(&mut self.log)).collect()
     }
 
-    /// The guest's last words: what it printed and logged as a warning or worse, cut to the end.
+    /// Returns the end of the guest's output: what it printed, then what it logged as warnings or errors.
     pub fn last_words(&self) -> String {
         let printed = self.printed();
         let logged = self.log.iter().filter(|l| l.level >= Level::Warn).map(|l| l.text.as_str());
@@ -139,7 +139,7 @@ impl GuestState {
         shown::lines(words[from..].join("\n").trim(), SAID)
     }
 
-    /// What the guest printed.
+    /// Returns the text that the guest printed.
     pub fn printed(&self) -> String {
         self.quiet.as_ref().map(|quiet| quiet.printed()).unwrap_or_default()
     }

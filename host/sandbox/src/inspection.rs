@@ -1,5 +1,5 @@
-//! A look at a component from outside: what it is, what it exports and imports, before any of it
-//! is compiled (which can take a minute) or run.
+//! Inspects a component before any of it is compiled (which can take a minute) or run: its kind, exports
+//! and imports.
 
 use allot_allocation::shown;
 use allot_component::TooLarge;
@@ -8,15 +8,15 @@ use wasmparser::{Encoding, Parser, Payload};
 use crate::complexity::Complexity;
 use crate::{Kind, LoadError, kind};
 
-/// What was seen.
+/// The result of an inspection.
 pub(crate) struct Inspection {
     /// The version in its export's name, such as `0.1.0`.
     pub version: String,
-    /// Whether it wants the quiet room.
+    /// Whether it imports WASI.
     pub wasi: bool,
 }
 
-/// Looks at a component, or says why it is none of this kind.
+/// Inspects a component. Returns an error if it is not a component of this kind.
 pub(crate) fn of(bytes: &[u8], kind: Kind) -> Result<Inspection, LoadError> {
     if bytes.is_empty() {
         return Err(LoadError::Empty);
@@ -42,14 +42,14 @@ pub(crate) fn of(bytes: &[u8], kind: Kind) -> Result<Inspection, LoadError> {
     Ok(Inspection { version, wasi: imports.iter().any(|name| name.starts_with("wasi:")) })
 }
 
-/// What a component is for, if it is for something that is known.
+/// Returns a component's kind, or `None` if its exports belong to no known contract.
 pub fn kind_of(component: &[u8]) -> Option<Kind> {
     let (exports, _) = names(component).ok()?;
     kind::among(&exports)
 }
 
-/// The version of the contract that a component with these exports speaks, to the letter. Of several the newest that is
-/// known.
+/// Returns the exact contract version that a component with these exports uses; of several, the newest
+/// supported.
 fn spoken(exports: &[String], kind: Kind) -> Result<String, LoadError> {
     let versions: Vec<String> = exports.iter().filter_map(|name| kind::version(kind, name)).collect();
     let known = versions.iter().filter_map(|version| Some((kind::rank(kind, version)?, version)));
@@ -75,11 +75,11 @@ fn spoken(exports: &[String], kind: Kind) -> Result<String, LoadError> {
     })
 }
 
-/// The names of a component's exports and imports.
+/// Returns the names of a component's exports and imports.
 fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     let damaged = |e: wasmparser::BinaryReaderError| LoadError::damaged(&e);
     let (mut exports, mut imports) = (Vec::new(), Vec::new());
-    // Sections of nested modules and components come in between; only the outermost counts.
+    // Sections of nested modules and components occur in between; only the outermost component counts.
     let mut depth = 0_i32;
     let mut scales = Complexity::default();
     for payload in Parser::new(0).parse_all(bytes) {

@@ -1,4 +1,4 @@
-//! A policy that is a component: each call in a fresh instance.
+//! A policy that is a component. Each call runs in a fresh instance.
 
 use allot_allocation::{Plan, Run, View};
 use allot_component::Description;
@@ -10,15 +10,15 @@ use crate::fault::Fault;
 use crate::guest::GuestState;
 use crate::restricted_wasi::Other;
 
-/// Bytes that any answer may hand over: a state as large as the record takes, and as much again for what breaks a
-/// rule to be told by its rule.
+/// Most bytes that any answer may return: twice the largest state of a record, so that a plan that breaks a
+/// rule is still read and the error can name the rule.
 const ANSWER: usize = 32 << 20;
-/// What a prompt of a view may add to a plan, and a rollout: several times what they take in the lists that a plan
-/// may name them in.
+/// Additional bytes of a plan for each prompt of the view, and for each rollout: several times their size
+/// in all lists of a plan.
 const PER_PROMPT: usize = 512;
 const PER_ROLLOUT: usize = 32;
 
-/// Instances of a component, each for one call.
+/// A component that is instantiated for each call.
 pub(crate) struct Instances {
     caller: Caller,
     linked: Linked,
@@ -29,7 +29,7 @@ impl Instances {
         Self { caller, linked }
     }
 
-    /// Asks a fresh instance, which hands over `most` bytes at a time at most.
+    /// Calls a fresh instance, which may return at most `most` bytes at a time.
     fn call<T: Send>(
         &self,
         most: usize,

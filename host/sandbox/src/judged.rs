@@ -1,57 +1,57 @@
-//! What a grader says: of itself, and of an answer.
+//! A grader's description, and its verdicts on answers.
 
 use allot_component::Setting;
 use thiserror::Error;
 
-/// What a grader says of itself.
+/// A grader's description of itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GraderDescription {
-    /// Short and lower-case.
+    /// The grader's name: short and lower-case.
     pub name: String,
     /// The grader's own version.
     pub version: String,
-    /// One line for people.
+    /// A one-line summary for users.
     pub summary: String,
-    /// Every setting a run may give.
+    /// All settings that a run may set.
     pub settings: Vec<Setting>,
-    /// Parts of its rewards, by name.
+    /// Names of the parts of its rewards.
     pub parts: Vec<String>,
 }
 
-/// An answer to be judged.
+/// An answer to be graded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
     /// The problem.
     pub prompt: &'a str,
-    /// Where it comes from.
+    /// The data source of the problem.
     pub source: &'a str,
-    /// What counts as right.
+    /// The accepted answers.
     pub gold: &'a [String],
     /// The answer.
     pub answer: &'a str,
 }
 
-/// What a grader says of an answer, or why there is no verdict.
+/// A grader's score for an answer, or why there is none.
 pub type Judged = Result<Score, NoVerdict>;
 
-/// Why there is no verdict, as a sentence about the grader goes on.
+/// Why there is no verdict. The texts continue a sentence that begins with the grader's name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NoVerdict {
-    /// It says that it can't judge the answer, and why.
+    /// The grader returned that it can't grade the answer, with a reason.
     #[error("said: {0}")]
     Unscorable(String),
-    /// What it gives is no verdict.
+    /// The grader's verdict is invalid.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// What an answer is worth.
+/// The score of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Score {
-    /// Whether it is right, if the grader says so.
+    /// Whether the answer is correct, if the grader decides that.
     pub correct: Option<bool>,
     /// The reward, if the grader gives one.
     pub reward: Option<f32>,
-    /// Or the parts of one, in the order of their names.
+    /// The reward's parts, sorted by name; empty unless the grader returns parts.
     pub parts: Vec<(String, f32)>,
 }

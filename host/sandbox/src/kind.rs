@@ -1,11 +1,11 @@
-//! What a component is for, as its exports tell, and the versions of each contract that are known.
+//! A component's kind, derived from its exports, and the supported versions of each contract.
 
 use allot_component::Kind;
 
-/// The version of a grader's contract that is known.
+/// The supported version of the graders' contract.
 pub(crate) const REWARD: &str = "0.1";
 
-/// The versions of a contract that are known, the older ones first. Those of policies are in the order of `Contract::ALL`.
+/// Returns a contract's supported versions, oldest first; for policies, in the order of `Contract::ALL`.
 fn versions(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Policy => &["0.1", "0.2"],
@@ -13,17 +13,17 @@ fn versions(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// What a component with these exports is for.
+/// Returns the kind of a component with these exports.
 pub(crate) fn among(exports: &[String]) -> Option<Kind> {
     Kind::ALL.into_iter().find(|kind| exports.iter().any(|name| version(*kind, name).is_some()))
 }
 
-/// The version in the name of an export.
+/// Returns the version in an export's name.
 pub(crate) fn version(kind: Kind, export: &str) -> Option<String> {
     interface(kind.package(), export, kind.interface())
 }
 
-/// Where a version, such as `0.1` or `0.1.0`, stands among those known here, if it does.
+/// Returns the index of a version, such as `0.1` or `0.1.0`, among the supported ones, if it is supported.
 pub(crate) fn rank(kind: Kind, version: &str) -> Option<usize> {
     let is = |known: &&str| {
         let rest = version.strip_prefix(*known);
@@ -32,23 +32,23 @@ pub(crate) fn rank(kind: Kind, version: &str) -> Option<usize> {
     versions(kind).iter().position(is)
 }
 
-/// Whether a version that is not known here came after all that are.
+/// Returns whether an unsupported version is newer than all supported ones.
 pub(crate) fn is_newer(kind: Kind, version: &str) -> bool {
     numbers(version) > versions(kind).last().and_then(|newest| numbers(newest))
 }
 
-/// The first two numbers of a version.
+/// Returns the first two numbers of a version.
 fn numbers(version: &str) -> Option<(u64, u64)> {
     let mut parts = version.split('.').map(|part| part.parse::<u64>().ok());
     Some((parts.next()??, parts.next()??))
 }
 
-/// The versions known here, in words.
+/// Returns the supported versions, in words.
 pub(crate) fn known(kind: Kind) -> String {
     versions(kind).join(" and ")
 }
 
-/// The version in `PACKAGE/NAME@VERSION`, empty where there is none.
+/// Returns the version in `PACKAGE/NAME@VERSION`, empty if there is none.
 pub(crate) fn interface(package: &str, full: &str, name: &str) -> Option<String> {
     let rest = full.strip_prefix(package)?.strip_prefix('/')?.strip_prefix(name)?;
     match rest.strip_prefix('@') {

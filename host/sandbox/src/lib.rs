@@ -1,10 +1,10 @@
 //! Runs allocation policies and graders of answers that are Wasm components.
 //!
-//! [`Sandbox::load`] looks at a component before anything of it runs and says in words what is
-//! wrong with it; [`Policy`] then offers the contract's three calls, each in a fresh instance under
-//! [`Caps`], and [`Grader`] those of a grader. Whatever a guest does, the answer is a result: there is no panic, no hang and no
-//! silent default. The crate knows nothing of engines, models or configs, and of files only where compiled code is
-//! kept. What a component is without an engine is in [`allot_component`].
+//! [`Sandbox::load`] inspects a component before any of it runs and explains in words why it can't be used.
+//! A [`Policy`] has the contract's three calls, each in a fresh instance under [`Caps`]; a [`Grader`] has
+//! those of a grader. A call always ends with a result, never with a panic, a hang or a silent default.
+//! This crate knows nothing about engines, models or configs, and uses files only to cache compiled code.
+//! The parts that need no Wasm engine are in [`allot_component`].
 //!
 //! ```
 //! use allot_sandbox::{Caps, Sandbox, shipped};

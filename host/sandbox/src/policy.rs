@@ -41,7 +41,7 @@ impl Policy {
         Self::described(Self { calls, contract, inspection, draft: false, description, sha256, size })
     }
 
-    /// A policy that is not a component yet. Its hash and its size, in bytes, are those of its sources.
+    /// Loads a draft. `sha256` and `size` (in bytes) are those of its sources.
     pub fn draft(draft: Draft, sha256: String, size: u64) -> Result<Self, LoadError> {
         Self::described(Self {
             calls: Box::new(draft),
@@ -61,27 +61,27 @@ impl Policy {
         Ok(self)
     }
 
-    /// Whether it is a draft, whose sources run as they stand: its calls have no fuel, and reach whatever Python reaches.
+    /// Returns whether this is a draft: Python runs its sources, without a fuel limit or a sandbox.
     pub fn is_draft(&self) -> bool {
         self.draft
     }
 
-    /// What it says of itself.
+    /// Returns the policy's description.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// The sha256 of its component, in hexadecimal; of a draft, of its sources.
+    /// Returns the sha256 of its component, in hexadecimal; for a draft, of its sources.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The size of its component or its sources, in bytes.
+    /// Returns the size of its component or its sources, in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// A run as this policy is shown it: how it samples, rewards and learns is not every contract's to tell.
+    /// Returns the run as this policy sees it. Contract 0.1 does not show the run's [`Terms`].
     pub fn shown(&self, run: Run, terms: Terms) -> Run {
         let tells = self.contract >= Contract::V0_2;
         let tells = tells.then(|| {
@@ -94,8 +94,8 @@ impl Policy {
         Run { terms: tells, ..run }
     }
 
-    /// The run of another policy as this one would be shown it. It sees what that one sees; what it would request is
-    /// its own matter.
+    /// Returns another policy's run as this policy would see it as an observer. Needs that concern only
+    /// requests and updates are granted, because an observer's requests are not carried out.
     pub fn shown_too(&self, run: Run) -> Run {
         let mut terms = run.terms.clone().unwrap_or_default();
         terms.needs.extend([Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating]);
@@ -105,17 +105,17 @@ impl Policy {
         Run { terms, ..run }
     }
 
-    /// What it needs of what there is.
+    /// Returns the policy's needs that are among `given`.
     fn among_needs(&self, given: &[Need]) -> Vec<Need> {
         self.description.needs.iter().copied().filter(|need| given.contains(need)).collect()
     }
 
-    /// The contract version that it speaks.
+    /// Returns the contract version that the component exports.
     pub fn contract(&self) -> &str {
         &self.inspection.version
     }
 
-    /// Checks the run's settings and gives the first state.
+    /// Checks the run's settings and returns the first state.
     pub fn begin(&self, run: &Run) -> Called<Vec<u8>> {
         if let Some(need) = self.description.needs.iter().find(|need| !run.gives(**need)) {
             return Err(Fault::Lacking(*need));
@@ -125,7 +125,7 @@ impl Policy {
             return Err(Fault::WithoutColumn(missing.clone()));
         }
         let begun = self.calls.begin(run);
-        // No plan comes with it that a rule could look at.
+        // `begin` returns no plan, so the rules can't check the state.
         let most = Bounds::default().state;
         match begun {
             Ok((state, _)) if state.len() > most => Err(Fault::StateTooLarge { found: state.len(), most }),
@@ -133,14 +133,14 @@ impl Policy {
         }
     }
 
-    /// Asks what to do next.
+    /// Returns the policy's plan for a view.
     pub fn decide(&self, run: &Run, state: &[u8], view: &View) -> Called<Plan> {
         self.calls.decide(None, run, state, view)
     }
 
-    /// Asks the same where something is otherwise that means nothing in a run: a policy that depends on nothing but
-    /// its arguments gives the same plan. With [`Other::Memory`] it is asked twice in one instance, and the second
-    /// answer counts.
+    /// Returns the plan for the same view with something perturbed that a policy must not depend on. A
+    /// policy that depends only on its arguments returns the same plan. With [`Other::Memory`], one
+    /// instance decides twice and the second plan is returned.
     pub fn decide_otherwise(
         &self,
         other: Other,
@@ -151,12 +151,12 @@ impl Policy {
         self.calls.decide(Some(other), run, state, view).map(|(plan, _)| plan)
     }
 
-    /// Makes an instance and drops it: what a call costs before the guest does anything.
+    /// Creates an instance and drops it, to measure the cost of a call before the guest does anything.
     pub fn instantiate(&self) -> Result<(), Fault> {
         self.calls.instantiate()
     }
 
-    /// Whether it imports WASI: only then clocks and random bytes are within its reach.
+    /// Returns whether the component imports WASI. Without WASI it can't read clocks or random bytes.
     pub fn has_wasi(&self) -> bool {
         self.inspection.wasi
     }

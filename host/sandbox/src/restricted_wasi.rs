@@ -1,4 +1,4 @@
-//! The quiet room, for guests whose toolchain wants WASI: captured standard output, a frozen clock, seeded
+//! Restricted WASI, for guests whose toolchain needs WASI: captured standard output, a frozen clock, seeded
 //! randomness, no files, no network, no environment.
 
 use std::collections::VecDeque;
@@ -16,21 +16,21 @@ use wasmtime_wasi::{
     HostMonotonicClock, HostWallClock, ResourceTable, WasiCtx, WasiCtxView, WasiView, async_trait, random,
 };
 
-/// Something that a policy should not depend on, for it means nothing in a run.
+/// Something that a guest must not depend on, because it has no meaning in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
-    /// The time on the clocks, which stand still.
+    /// The time of the clocks, which are frozen.
     Time,
-    /// The bytes that are random, and the same in each call.
+    /// The random bytes, which are the same in each call.
     Random,
-    /// What is in memory, which lasts for one call.
+    /// The contents of memory, which last for one call.
     Memory,
 }
 
-/// Bytes of standard output that are kept of one call, and of log.
+/// Most bytes of standard output kept for one call; the same for the log.
 pub(crate) const LOG: usize = 64 << 10;
 
-/// What WASI a guest has.
+/// The WASI state of a guest.
 pub(crate) struct RestrictedWasi {
     wasi: WasiCtx,
     table: ResourceTable,
@@ -38,12 +38,12 @@ pub(crate) struct RestrictedWasi {
 }
 
 impl RestrictedWasi {
-    /// It as WASI's own functions want it.
+    /// Returns a view for WASI's own functions.
     pub fn view(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 
-    /// The room that every guest gets, or one in which something is otherwise.
+    /// Returns the state that every guest gets, or one with `other` perturbed.
     pub fn new(other: Option<Other>) -> Self {
         let output = Tail::default();
         let clock = Frozen { later: if other == Some(Other::Time) { 86_461 } else { 0 } };
@@ -66,7 +66,7 @@ impl RestrictedWasi {
         Self { wasi: wasi.build(), table: ResourceTable::new(), output }
     }
 
-    /// What the guest printed, the last of it.
+    /// Returns the end of the guest's output.
     pub fn printed(&self) -> String {
         let tail = self.output.kept();
         let bytes: Vec<u8> = tail.bytes.iter().copied().collect();
@@ -74,14 +74,13 @@ impl RestrictedWasi {
         if tail.dropped == 0 {
             return text.into_owned();
         }
-        // Not from the middle of a line.
+        // Begins at a whole line.
         let whole = text.split_once('\n').map_or("", |(_, rest)| rest);
         format!("{} bytes before this were dropped\n{whole}", tail.dropped + text.len() - whole.len())
     }
 }
 
-/// Takes whatever a guest prints, for ever, and keeps the last of it: a language's words about a failure come
-/// at the end.
+/// A sink for a guest's output that keeps only the end: error messages of a language runtime come last.
 #[derive(Clone, Default)]
 struct Tail(Arc<Mutex<Kept>>);
 
@@ -156,8 +155,8 @@ impl StdoutStream for Tail {
     }
 }
 
-/// In a room whose clock stands still nothing is ever waited for: whatever a guest polls is ready.
-/// Else it could sleep for ever, for neither fuel nor epoch stops a call that is inside the host.
+/// Makes every poll ready at once, because the clock is frozen. Otherwise a guest could sleep forever:
+/// neither fuel nor epochs stop a call that is inside the host.
 pub(crate) fn never_wait<T: WasiView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut poll = linker.instance("wasi:io/poll@0.2.12")?;
@@ -170,7 +169,7 @@ pub(crate) fn never_wait<T: WasiView + 'static>(linker: &mut Linker<T>) -> wasmt
     Ok(())
 }
 
-/// A clock that stands still, so many seconds later than usual.
+/// A frozen clock, `later` seconds ahead of the usual time.
 #[derive(Clone, Copy)]
 struct Frozen {
     later: u64,
@@ -192,7 +191,7 @@ impl HostMonotonicClock for Frozen {
     }
 
     fn now(&self) -> u64 {
-        // Not 0, on which Go's runtime stops.
+        // Not 0, because Go's runtime aborts at 0.
         1_000_000 + self.later * 1_000_000_000
     }
 }

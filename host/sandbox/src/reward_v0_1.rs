@@ -1,6 +1,6 @@
-//! The adapter for a grader's contract, version 0.1: between our plain data and the component's types.
+//! The adapter for graders' contract 0.1. It converts between the host's and the component's types.
 //!
-//! Texts are lent to the guest, not copied first.
+//! Texts are lent to the guest without a copy on the host.
 
 use allot_allocation::{Value, shown};
 use wasmtime::Store;
@@ -13,7 +13,7 @@ use crate::fault::Refusal;
 use crate::guest::GuestState;
 use crate::judged::{Asked, GraderDescription, Judged, NoVerdict, Score};
 
-/// The most letters of a reason that go on.
+/// The most characters kept of a reason.
 const REASON: usize = 200;
 
 #[allow(missing_docs)]
@@ -27,17 +27,17 @@ mod bindings {
 
 crate::adapter::conversions!();
 
-/// A component whose imports and exports were found to fit.
+/// A component whose imports and exports fit the contract.
 pub(crate) struct GraderPre(bindings::RewardPre<GuestState>);
 
-/// Fits a component to the contract.
+/// Links a component to the contract.
 pub(crate) fn link(linker: &mut Linker<GuestState>, component: &Component) -> wasmtime::Result<GraderPre> {
     Grader::add_to_linker::<_, HasSelf<_>>(linker, |guest| guest)?;
     linker.instantiate_pre(component).and_then(bindings::RewardPre::new).map(GraderPre)
 }
 
 impl GraderPre {
-    /// A fresh instance of it.
+    /// Returns a fresh instance.
     pub fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<Grader> {
         self.0.instantiate(store)
     }
@@ -98,7 +98,7 @@ fn judged(verdict: types::Verdict) -> Judged {
                 types::Reward::ByCorrectness => Ok(score),
                 types::Reward::Number(reward) => Ok(Score { reward: Some(reward), ..score }),
                 types::Reward::Parts(parts) if parts.is_empty() => {
-                    unusable("gave a reward in parts, and no part")
+                    unusable("gave a reward in parts, but no part")
                 }
                 types::Reward::Parts(parts) => {
                     let parts = parts.into_iter().map(|part| (part.name, part.value)).collect();

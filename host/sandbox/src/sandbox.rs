@@ -17,11 +17,11 @@ use crate::{Caps, Grader, Kind, LoadError, Policy};
 pub struct Sandbox {
     engine: Engine,
     caps: Caps,
-    // Keeps the clock ticking while anyone holds the sandbox or a policy of it.
+    // Keeps the clock ticking while the sandbox or one of its policies exists.
     _clock: Arc<()>,
 }
 
-/// A component that was compiled, and not yet linked.
+/// A compiled component that is not linked yet.
 pub(crate) struct Compiled {
     pub sandbox: Sandbox,
     pub component: Component,
@@ -32,14 +32,14 @@ pub(crate) struct Compiled {
 }
 
 impl Sandbox {
-    /// A sandbox whose compiled code is kept in `cache`, if given. A cache that can't be used costs time, never
-    /// correctness.
+    /// Returns a sandbox. Compiled code is cached in `cache`, if given. An unusable cache costs time, but
+    /// changes no result.
     pub fn new(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
         Self::of(&Guests::Components.config(cache), caps)
     }
 
-    /// A sandbox within a program whose signals are not ours: where another library handles them, a guest's trap
-    /// would end the process. Guests check by themselves what a signal tells else, and are a little slower.
+    /// Returns a sandbox for a process in which another library handles signals, where a guest's trap would
+    /// end the process. Guests use explicit checks instead of signals, and are slightly slower.
     pub fn embedded(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
         Self::of(Guests::Components.config(cache).signals_based_traps(false), caps)
     }
@@ -63,13 +63,12 @@ impl Sandbox {
         Ok(Self { engine, caps, _clock: clock })
     }
 
-    /// Loads a policy from a component's bytes. `sha256` is the hash that the config demands, if it
-    /// demands one.
+    /// Loads a policy from a component's bytes. `sha256` is the expected hash, if the config has one.
     pub fn load(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Policy, LoadError> {
         Policy::new(self.compile(bytes, sha256, Kind::Policy)?)
     }
 
-    /// Loads a grader from a component's bytes, in the same way.
+    /// Loads a grader from a component's bytes. `sha256` is the expected hash, if the config has one.
     pub fn load_grader(&self, bytes: &[u8], sha256: Option<&str>) -> Result<Grader, LoadError> {
         Grader::new(self.compile(bytes, sha256, Kind::Grader)?)
     }
@@ -86,7 +85,7 @@ impl Sandbox {
         Ok(Compiled { sandbox, component, inspection, sha256: found, size })
     }
 
-    /// What one call may use.
+    /// Returns the limits of one call.
     pub fn caps(&self) -> Caps {
         self.caps
     }
@@ -96,7 +95,7 @@ impl Sandbox {
     }
 }
 
-/// An engine's error in one line: it may name what a guest named.
+/// Returns an engine's error as one printable line, since it may contain names chosen by a guest.
 pub(crate) fn cause(error: &wasmtime::Error) -> String {
     let text = format!("{error:#}");
     let line = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join(" ");

@@ -1,6 +1,6 @@
-//! The adapter for contract version 0.1: between our plain data and the component's types.
+//! The adapter for contract version 0.1. It converts between the host's and the component's types.
 //!
-//! Lists are lent to the guest, not copied first.
+//! Lists are lent to the guest without a copy on the host.
 
 use allot_allocation as ours;
 use allot_allocation::PromptId;
@@ -50,8 +50,8 @@ fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     })
 }
 
-/// Lends a view to `call`. Behind the signals of a rollout there are so many parts of its reward, which this contract
-/// does not show.
+/// Lends a view to `call`. The last `parts` signals of a rollout are its reward's parts, which this
+/// contract does not show.
 fn with_view<T>(view: &ours::View, parts: usize, call: impl FnOnce(types::View<'_>) -> T) -> T {
     let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
     let signals: Vec<Vec<&[f32]>> = view
@@ -106,7 +106,7 @@ fn prompt(p: &ours::Prompt) -> types::Prompt {
 
 // === From the guest ===
 
-/// A guest's description.
+/// Converts a guest's description.
 fn description(d: types::Description) -> Description {
     Description {
         name: d.name,
@@ -119,7 +119,7 @@ fn description(d: types::Description) -> Description {
     }
 }
 
-/// A guest's plan.
+/// Converts a guest's plan.
 fn plan(p: types::Plan) -> ours::Plan {
     let action = match p.action {
         types::Action::Sample(requests) => ours::Action::Sample(

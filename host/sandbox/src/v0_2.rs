@@ -1,6 +1,6 @@
-//! The adapter for contract version 0.2: between our plain data and the component's types.
+//! The adapter for contract version 0.2. It converts between the host's and the component's types.
 //!
-//! Lists are lent to the guest, not copied first.
+//! Lists are lent to the guest without a copy on the host.
 
 use allot_allocation as ours;
 use allot_allocation::{Need, Past, PromptId};
@@ -22,7 +22,7 @@ wasmtime::component::bindgen!({
     additional_derives: [serde::Serialize],
 });
 
-// Of the records that are derived for, only a description has flags; none is written.
+// Serde is derived for all records. Only a description has flags, and no description is serialized.
 impl serde::Serialize for types::Needs {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&format_args!("{self:?}"))
@@ -54,7 +54,7 @@ fn decide(
     })
 }
 
-// === What it asks ===
+// === Requests of the guest ===
 
 impl facts::Host for GuestState {
     fn counts(&mut self, what: facts::Count, of: facts::Prompts) -> wasmtime::Result<Vec<u32>> {
@@ -87,10 +87,9 @@ impl GuestState {
     fn facts(&mut self) -> wasmtime::Result<&mut Facts> {
         match &mut self.facts {
             Some(facts) => Ok(facts),
-            None => misuse(
-                "asked for facts, and that only `decide` may do".to_owned(),
-                "ask for them in `decide`",
-            ),
+            None => {
+                misuse("asked for facts, which only `decide` may do".to_owned(), "ask for them in `decide`")
+            }
         }
     }
 }
@@ -124,7 +123,7 @@ pub(crate) fn with_run_and_view<T>(
 /// Lends a run's constants to `call`.
 pub(crate) fn with_run<T>(run: &ours::Run, call: impl FnOnce(types::Run<'_>) -> T) -> T {
     let settings = lend_settings(&run.settings);
-    // The record of a run under a policy of an older contract does not say.
+    // Records of runs under a policy of an older contract have no terms.
     let terms = run.terms.clone().unwrap_or_default();
     let parts = terms.parts.iter().filter(|_| run.gives(Need::Parts));
     let parts: Vec<&str> = parts.map(String::as_str).collect();
@@ -159,16 +158,16 @@ fn settings_of(settings: ours::SamplerSettings) -> types::Sampling {
     types::Sampling { temperature: settings.temperature, max_tokens: settings.max_tokens }
 }
 
-/// What of a rollout is shown.
+/// Which data of a rollout the policy sees.
 #[derive(Clone, Copy)]
 struct Shown {
-    /// Of the numbers beside it so many are parts of its reward: the last ones.
+    /// How many of a rollout's last signals are parts of its reward.
     parts: usize,
-    /// Whether these are shown.
+    /// Whether the policy sees these parts.
     with_parts: bool,
-    /// Whether it is shown how often it was trained on.
+    /// Whether the policy sees how often a rollout was trained on.
     trained: bool,
-    /// The run's own settings, where it is shown how it was sampled.
+    /// The run's own sampling settings, if the policy sees how rollouts were sampled.
     sampling: Option<types::Sampling>,
 }
 
@@ -178,7 +177,7 @@ fn with_view<T>(view: &ours::View, shown: Shown, call: impl FnOnce(types::View<'
     let lists: Vec<Vec<&[f32]>> =
         view.groups.iter().map(|g| g.signals.iter().map(Vec::as_slice).collect()).collect();
     let sampled: Vec<Vec<types::Sampling>> = view.groups.iter().map(|g| sampled(g, shown.sampling)).collect();
-    // No list is kept for rollouts that were never trained on.
+    // Groups keep no such list for rollouts that were never trained on.
     let most = view.groups.iter().map(ours::Group::len).max().filter(|_| shown.trained);
     let never = vec![0; most.unwrap_or(0)];
     let groups: Vec<types::Group<'_>> = view
@@ -227,7 +226,7 @@ fn with_view<T>(view: &ours::View, shown: Shown, call: impl FnOnce(types::View<'
     })
 }
 
-/// How each rollout of a group was sampled, if the policy is shown that: the run's own settings where there are no others.
+/// Returns the settings of each rollout, by default the run's; empty if the policy does not see them.
 fn sampled(group: &ours::Group, run: Option<types::Sampling>) -> Vec<types::Sampling> {
     let Some(run) = run else { return Vec::new() };
     let own = group.sampling.iter().copied().chain(std::iter::repeat(None));
@@ -256,7 +255,7 @@ fn tally(tally: ours::Tally) -> types::Tally {
 
 // === From the guest ===
 
-/// A guest's description.
+/// Converts a guest's description.
 fn description(d: types::Description) -> Description {
     Description {
         name: d.name,
@@ -281,7 +280,7 @@ fn needs(needs: types::Needs) -> Vec<Need> {
     named.into_iter().filter(|(flag, _)| needs.contains(*flag)).map(|(_, need)| need).collect()
 }
 
-/// A guest's plan.
+/// Converts a guest's plan.
 fn plan(p: types::Plan) -> ours::Plan {
     let action = match p.action {
         types::Action::Sample(requests) => ours::Action::Sample(requests.into_iter().map(request).collect()),
@@ -335,7 +334,7 @@ fn geometry(update: types::Update) -> ours::Geometry {
     ours::Geometry { mini_batch: update.mini_batch, passes: update.passes }
 }
 
-/// Refuses a plan that uses what its policy did not describe.
+/// Rejects a plan that uses a feature that its policy did not describe as a need.
 pub(crate) fn uses_what_it_described(plan: &ours::Plan, run: &ours::Run) -> Result<(), Misuse> {
     let uses: &[(bool, Need, &str)] = match &plan.action {
         ours::Action::Sample(requests) => &[
@@ -346,7 +345,7 @@ pub(crate) fn uses_what_it_described(plan: &ours::Plan, run: &ours::Run) -> Resu
     };
     match uses.iter().find(|(used, need, _)| *used && !run.gives(*need)) {
         Some((_, need, what)) => {
-            let what = format!("used {what}, and its description has no `{need}` among its needs");
+            let what = format!("used {what}, but its description does not have `{need}` among its needs");
             Err(Misuse::new(what, need.hint()))
         }
         None => Ok(()),

@@ -10,22 +10,22 @@ pub enum Axis {
     Rollouts,
     /// Tokens generated in rollouts.
     Tokens,
-    /// Floating-point operations: reading prompts, generating, learning.
+    /// Floating-point operations: for prompts, generation and training.
     Flops,
-    /// Tokens of the answers in updates.
+    /// Answer tokens in updates.
     TrainedTokens,
     /// Wall-clock seconds of the run's steps.
     Seconds,
-    /// Steps of the optimizer.
+    /// Optimizer steps.
     OptimizerSteps,
 }
 
 impl Axis {
-    /// All of them.
+    /// All axes.
     pub const ALL: [Self; 6] =
         [Self::Rollouts, Self::Tokens, Self::Flops, Self::TrainedTokens, Self::Seconds, Self::OptimizerSteps];
 
-    /// Returns its name on the command line, in configs and in file names.
+    /// Returns the axis's name on the command line, in configs and in file names.
     pub fn key(self) -> &'static str {
         match self {
             Self::Rollouts => "rollouts",
@@ -37,12 +37,12 @@ impl Axis {
         }
     }
 
-    /// Returns the axis of this name.
+    /// Returns the axis with this name.
     pub fn of(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|axis| axis.key() == key)
     }
 
-    /// Returns its name in a sentence.
+    /// Returns the axis's name in a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Self::Rollouts => "rollouts",

@@ -1,10 +1,9 @@
-//! Rules for `[reward]` beyond the types of its values, and its paths made absolute.
+//! Checks `[reward]` beyond the types of its values, and makes its paths absolute.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
-use allot_files::looks_like_a_path;
+use allot_base::{Error, Result, looks_like_a_path};
 
 use crate::reward::{
     FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_name, is_of, no_component, no_functions,
@@ -15,14 +14,14 @@ use crate::{AnyGrader, ComponentConfig, PythonConfig};
 /// The hint where no grader is named.
 const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [[reward.graders]] for each";
 /// The rule for a part's name.
-const PART: &str = "a part's name has letters, digits, `_`, `-` and `.`, 64 at most";
+const PART: &str = "use at most 64 letters, digits, `_`, `-` and `.` in a part's name";
 
 impl RewardConfig {
-    /// Checks `[reward]`. `longest` is the length limit of an answer in tokens; `name` names the config in an error.
+    /// Checks `[reward]`. `longest` is the length limit of answers, in tokens; `name` is for errors.
     ///
     /// # Errors
     ///
-    /// The first rule that is broken, and where.
+    /// The first rule that is broken, and its place.
     pub fn check(&self, name: &str, longest: u32) -> Result<()> {
         let whole = One { config: self, longest, file: format!("`{name}`"), place: "reward" };
         if self.graders.is_empty() {
@@ -53,9 +52,9 @@ impl RewardConfig {
             one.is_a_part()?;
             one.check()?;
             if self.graders.iter().filter(|other| other.part() == part).count() > 1 {
-                let what = format!("`{name}` has two graders that are called `{part}`");
+                let what = format!("`{name}` has two graders named `{part}`");
                 return Err(Error::new(what)
-                    .hint("give each a `name` of its own: its part of the reward is called so"));
+                    .hint("give each a different `name`, which also names its part of the reward"));
             }
         }
         Ok(())
@@ -71,13 +70,13 @@ impl RewardConfig {
             let mut names: Vec<&str> = sources.clone().collect();
             names.sort_unstable();
             names.dedup();
-            format!("the sources are {}", allot_error::listed(names.into_iter()))
+            format!("use one of the sources {}", allot_base::listed(names.into_iter()))
         };
         if let Some(alone) = sources.clone().find(|source| !self.each().iter().any(|one| one.judges(source)))
         {
-            let what = format!("no grader under [[reward.graders]] judges the problems of source `{alone}`");
+            let what = format!("no grader under [[reward.graders]] grades the problems of source `{alone}`");
             return Err(
-                Error::new(what).hint("add it to the `sources` of one, or leave `sources` out of one")
+                Error::new(what).hint("add it to the `sources` of a grader, or remove `sources` from one")
             );
         }
         let undecided = |source: &&str| {
@@ -85,16 +84,14 @@ impl RewardConfig {
         };
         if let Some(source) = sources.clone().find(undecided) {
             let what = format!("no grader says whether answers to problems of source `{source}` are correct");
-            return Err(Error::new(what).hint("take `decides = false` away from one that judges them"));
+            return Err(Error::new(what).hint("remove `decides = false` from a grader of this source"));
         }
         for one in self.each() {
             if let Some(missing) =
                 one.sources.iter().find(|own| !sources.clone().any(|source| is_of(source, own)))
             {
-                let what = format!(
-                    "grader `{}` judges source `{missing}`, and no problem comes from there",
-                    one.part()
-                );
+                let what =
+                    format!("grader `{}` has source `{missing}`, but no problem comes from it", one.part());
                 return Err(Error::new(what).hint(there()));
             }
         }
@@ -116,7 +113,7 @@ impl RewardConfig {
         let python = self.python.iter_mut().flat_map(|p| [p.interpreter.as_mut(), p.wheels.as_mut()]);
         python.flatten().try_for_each(whole)?;
         self.functions.as_mut().map(|functions| &mut functions.file).map_or(Ok(()), whole)?;
-        let words = self.judge.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
+        let words = self.process.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
         for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
             let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
             *word = path.display().to_string();
@@ -130,14 +127,14 @@ struct One<'c> {
     config: &'c RewardConfig,
     /// The length limit of an answer.
     longest: u32,
-    /// The config's name, and the grader's where there are several.
+    /// The config's name, and the grader's if there are several.
     file: String,
     /// The section.
     place: &'static str,
 }
 
 impl One<'_> {
-    /// Refuses keys that only one of several graders may have.
+    /// Refuses keys that are valid only for one of several graders.
     fn stands_alone(&self) -> Result<()> {
         let RewardConfig { name, sources, weight, decides, .. } = self.config;
         let given = [
@@ -147,7 +144,7 @@ impl One<'_> {
             ("decides", decides.is_some()),
         ];
         let Some((key, _)) = given.into_iter().find(|(_, given)| *given) else { return Ok(()) };
-        let what = format!("{} has `reward.{key}`, which is for one of several graders", self.file);
+        let what = format!("{} has `reward.{key}`, which is only for one of several graders", self.file);
         Err(Error::new(what).hint("leave it out, or write the grader under [[reward.graders]]"))
     }
 
@@ -164,7 +161,7 @@ impl One<'_> {
         }
         if self.config.grader.is_some() && (!is_name(part) || part.contains('.')) {
             let what = format!("{file}: `reward.graders.name` is {part:?}");
-            return Err(Error::new(what).hint("it has letters, digits, `_` and `-`, 64 at most"));
+            return Err(Error::new(what).hint("use at most 64 letters, digits, `_` and `-`"));
         }
         self.finite("weight", self.config.weight.unwrap_or(1.0))
     }
@@ -182,7 +179,7 @@ impl One<'_> {
         ];
         if let Some((key, _)) = paths.iter().find(|(_, path)| path.is_some_and(|p| p.as_os_str().is_empty()))
         {
-            return Err(Error::new(format!("{file}: `{place}.{key}` is empty; it is a path")));
+            return Err(Error::new(format!("{file}: `{place}.{key}` is empty; expected a path")));
         }
         self.finite("right", config.right)?;
         self.finite("wrong", config.wrong)?;
@@ -196,13 +193,12 @@ impl One<'_> {
             [("correct_from", config.correct_from.is_some()), ("weights", !config.weights.is_empty())];
         if let Some((key, _)) = given.into_iter().find(|(_, given)| *given && !grader.gives_rewards()) {
             let grader = grader.name();
-            let what =
-                format!("{file} has `{place}.{key}`, and grader `{grader}` gives no rewards of its own");
+            let what = format!("{file} has `{place}.{key}`, but grader `{grader}` does not return rewards");
             return Err(Error::new(what)
-                .hint("leave it out, or take grader `command`, `functions`, `http` or `component`"));
+                .hint("leave it out, or use grader `command`, `functions`, `http` or `component`"));
         }
         self.sections(grader)?;
-        config.judge.as_ref().map_or(Ok(()), |judge| self.judge(judge))?;
+        config.process.as_ref().map_or(Ok(()), |process| self.process(process))?;
         self.functions(grader)?;
         self.pattern(grader)?;
         self.http(grader)?;
@@ -216,22 +212,24 @@ impl One<'_> {
     /// Refuses the section of another grader.
     fn sections(&self, grader: AnyGrader) -> Result<()> {
         let (file, place, config) = (&self.file, self.place, self.config);
-        if config.judge.is_some() && !grader.has_processes() {
+        if config.process.is_some() && !grader.has_processes() {
             let name = grader.name();
-            let what = format!("{file} has a section [{place}.judge], and grader `{name}` has no processes");
-            let hint = "leave the section out, or take grader `command`, `functions` or `math-verify`";
+            let what =
+                format!("{file} has a section [{place}.process], but grader `{name}` does not start any");
+            let hint = "leave the section out, or use grader `command`, `functions` or `math-verify`";
             return Err(Error::new(what).hint(hint));
         }
         if config.python.is_some() && !config.sandboxed() {
             let grader = grader.name();
-            let what = format!("{file} has a section [{place}.python], and its grader is `{grader}`");
-            let hint = "leave the section out, or take grader `python` or `math-verify`";
+            let what = format!("{file} has a section [{place}.python], but its grader is `{grader}`");
+            let hint = "leave the section out, or use grader `python` or `math-verify`";
             return Err(Error::new(what).hint(hint));
         }
-        if config.python.is_some() && config.judge.is_some() {
-            let what = format!("{file} has both sections [{place}.python] and [{place}.judge]");
-            let hint =
-                format!("[{place}.python] has math-verify run in the sandbox, [{place}.judge] in processes");
+        if config.python.is_some() && config.process.is_some() {
+            let what = format!("{file} has both sections [{place}.python] and [{place}.process]");
+            let hint = format!(
+                "keep [{place}.python] to run math-verify in the sandbox, or [{place}.process] for processes"
+            );
             return Err(Error::new(what).hint(hint));
         }
         let own = [
@@ -243,37 +241,40 @@ impl One<'_> {
         match own.into_iter().find(|(_, given, owner)| *given && *owner != grader) {
             Some((key, _, owner)) => {
                 let (grader, owner) = (grader.name(), owner.name());
-                let what = format!("{file} has a section [{place}.{key}], and its grader is `{grader}`");
-                Err(Error::new(what).hint(format!("leave the section out, or take grader `{owner}`")))
+                let what = format!("{file} has a section [{place}.{key}], but its grader is `{grader}`");
+                Err(Error::new(what).hint(format!("leave the section out, or use grader `{owner}`")))
             }
             None => Ok(()),
         }
     }
 
-    fn judge(&self, judge: &JudgeConfig) -> Result<()> {
-        if judge.command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
-            let what = format!("{}: `{}.judge.command` is empty", self.file, self.place);
-            return Err(Error::new(what).hint("it is a program and its arguments, each a text of its own"));
+    fn process(&self, process: &JudgeConfig) -> Result<()> {
+        if process.command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+            let what = format!("{}: `{}.process.command` is empty", self.file, self.place);
+            return Err(Error::new(what).hint("set it to a list of a program and its arguments"));
         }
-        if !(1..=1024).contains(&judge.processes) {
-            return self.wrong("judge.processes", judge.processes as f64, "it is from 1 to 1024");
+        if !(1..=1024).contains(&process.processes) {
+            return self.wrong("process.processes", process.processes as f64, "expected 1 to 1024");
         }
-        if !(judge.seconds > 0.0 && judge.seconds <= 86_400.0) {
-            return self.wrong("judge.seconds", judge.seconds, "it is more than 0 and at most a day, 86400");
+        if !(process.seconds > 0.0 && process.seconds <= 86_400.0) {
+            return self.wrong("process.seconds", process.seconds, "expected more than 0 and at most 86400");
         }
-        let start = judge.start_seconds();
+        let start = process.start_seconds();
         if !(start > 0.0 && start <= 604_800.0) {
-            let rule = "it is more than 0 and at most a week, 604800";
-            return self.wrong("judge.start_seconds", start, rule);
+            let rule = "expected more than 0 and at most 604800";
+            return self.wrong("process.start_seconds", start, rule);
         }
         Ok(())
     }
 
     fn functions(&self, grader: AnyGrader) -> Result<()> {
         let (file, place, config) = (&self.file, self.place, self.config);
-        if grader == AnyGrader::Command && config.judge.as_ref().is_none_or(|judge| judge.command.is_none()) {
-            let hint = format!(r#"write one under [{place}.judge], like command = ["python3", "judge.py"]"#);
-            return Err(Error::new(format!("{file} has grader `command` and no command")).hint(hint));
+        if grader == AnyGrader::Command
+            && config.process.as_ref().is_none_or(|process| process.command.is_none())
+        {
+            let hint =
+                format!(r#"write one under [{place}.process], like command = ["python3", "judge.py"]"#);
+            return Err(Error::new(format!("{file} has grader `command` but no command")).hint(hint));
         }
         let error = match &config.functions {
             None if grader == AnyGrader::Functions => return Err(no_functions(file, place)),
@@ -298,15 +299,14 @@ impl One<'_> {
             if grader != AnyGrader::Pattern {
                 return Ok(());
             }
-            let what = format!("{file} has grader `pattern` and no section [{place}.pattern]");
-            return Err(
-                Error::new(what).hint(r"write, under it, a regular expression like regex = '\\boxed\{'")
-            );
+            let what = format!("{file} has grader `pattern` but no section [{place}.pattern]");
+            return Err(Error::new(what)
+                .hint(r"add this section with a regular expression, like regex = '\\boxed\{'"));
         };
         match pattern.compiled() {
             Ok(_) => Ok(()),
             Err(why) => Err(Error::new(format!("{file}: `{place}.pattern.regex` {why}"))
-                .hint("its syntax is that of Rust's crate `regex`: no look-around and no references back")),
+                .hint("use the syntax of Rust's `regex` crate: no look-around and no backreferences")),
         }
     }
 
@@ -336,16 +336,16 @@ impl One<'_> {
         let Some(Overlong { buffer, penalty }) = self.config.overlong else { return Ok(()) };
         self.finite("overlong.penalty", penalty)?;
         if penalty < 0.0 {
-            return self.wrong("overlong.penalty", f64::from(penalty), "it is 0 or more: it is taken away");
+            return self.wrong("overlong.penalty", f64::from(penalty), "expected 0 or more");
         }
         if buffer == 0 || buffer > self.longest {
-            return self.wrong("overlong.buffer", f64::from(buffer), "it is from 1 to `rollout.max_tokens`");
+            return self.wrong("overlong.buffer", f64::from(buffer), "expected 1 to `sampling.max_tokens`");
         }
         Ok(())
     }
 
     fn finite(&self, key: &str, x: f32) -> Result<()> {
-        if x.is_finite() { Ok(()) } else { self.wrong(key, f64::from(x), "it is finite") }
+        if x.is_finite() { Ok(()) } else { self.wrong(key, f64::from(x), "expected a finite number") }
     }
 
     fn wrong(&self, key: &str, value: impl Display, rule: &str) -> Result<()> {

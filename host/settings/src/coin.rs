@@ -12,27 +12,27 @@ pub struct CoinConfig {
     pub prompts: u32,
     /// Held-out problems, for accuracy.
     pub held_out: u32,
-    /// Mean difficulty, in logits: at 0 half of all answers are right at the start.
+    /// Mean difficulty, in logits. At 0, half of all answers are correct at the start.
     pub difficulty: f64,
     /// Standard deviation of the difficulty, in logits.
     pub spread: f64,
-    /// How far a unit gradient without noise moves the ability that all prompts share, at the start.
+    /// Effect of a noise-free unit gradient on the ability shared by all prompts, at the start.
     pub transfer: f64,
     /// Upper bound of the shared ability, in logits. The nearer it is, the slower the ability grows.
     pub ceiling: f64,
-    /// How far a unit gradient without noise moves the prompt's own skill.
+    /// Effect of a noise-free unit gradient on the prompt's own skill.
     pub memory: f64,
-    /// The gradient noise scale, in rollouts with an advantage: an update on a third of it goes half as far as one
-    /// without noise. At 0 all updates go as far, however few rollouts they average over.
+    /// Gradient noise scale, in rollouts with an advantage. An update on a third of it has half the effect
+    /// of a noise-free update. At 0, all updates have the same effect, whatever their size.
     pub noise: f64,
     /// Median length of an answer, in tokens.
     pub tokens: f64,
     /// Longest answer, in tokens.
     pub longest: u32,
-    /// For each column that a policy asks for, the world's column to use; by default the one of the same name.
+    /// For each column that a policy requests, the world's column to use. By default the same name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
-    /// Names of signals to draw for each rollout, uniform from 0 to 1, for tests of policies. Not a key of configs.
+    /// Names of signals drawn for each rollout, uniform from 0 to 1, for tests. Not a key of configs.
     #[serde(skip)]
     pub signals: Vec<String>,
 }

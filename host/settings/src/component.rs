@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use allot_base::{Result, settle};
 use allot_component::Caps;
-use allot_error::Result;
-use allot_files::settle;
 use serde::{Deserialize, Serialize};
 
 /// A grader that is a component.
@@ -18,7 +17,7 @@ pub struct ComponentConfig {
     /// The sha256 that the component must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// Its settings.
+    /// The component's settings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, toml::Value>,
     /// Wasm instructions for one call. An answer that needs more has no reward.
@@ -27,7 +26,7 @@ pub struct ComponentConfig {
     /// Wall-clock limit of one call in seconds, in case fuel does not stop it.
     #[serde(default = "seconds")]
     pub seconds: f64,
-    /// Bytes of memory for one call.
+    /// Memory for one call, in bytes.
     #[serde(default = "memory")]
     pub memory: usize,
 }
@@ -51,8 +50,8 @@ impl ComponentConfig {
         Self { source, sha256: None, settings, fuel: fuel(), seconds: seconds(), memory: memory() }
     }
 
-    /// Returns its limits alone. Verdicts depend on them, so the record has them beside the grader's identity, which has the
-    /// component's hash and its settings.
+    /// Returns only the limits. Verdicts depend on them, so the record stores them along with the grader's
+    /// identity, which has the component's hash and settings.
     pub fn identity(&self) -> Self {
         Self { source: String::new(), sha256: None, settings: BTreeMap::new(), ..self.clone() }
     }
@@ -60,13 +59,13 @@ impl ComponentConfig {
     /// Returns the first key with an invalid value, the value, and the rule that it breaks.
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         if self.fuel == 0 || self.fuel > 1 << 50 {
-            return Some(("component.fuel", self.fuel as f64, "it is from 1 to 2^50"));
+            return Some(("component.fuel", self.fuel as f64, "expected 1 to 2^50"));
         }
         if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
-            return Some(("component.seconds", self.seconds, "it is more than 0 and at most a day, 86400"));
+            return Some(("component.seconds", self.seconds, "expected more than 0 and at most 86400"));
         }
         if !(65_536..=1 << 32).contains(&self.memory) {
-            return Some(("component.memory", self.memory as f64, "it is from 64 KiB, 65536, to 4 GiB"));
+            return Some(("component.memory", self.memory as f64, "expected 65536 (64 KiB) to 4 GiB"));
         }
         None
     }

@@ -1,4 +1,4 @@
-//! A day, and Python's `strftime` of its midnight.
+//! Calendar dates, and Python's `strftime` for their midnight.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -24,7 +24,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// A day of the Gregorian calendar, of the years 1 to 9999.
+/// A date of the Gregorian calendar, in the years 1 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Date {
@@ -34,7 +34,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// Returns the day that it is in UTC.
+    /// Returns the current date in UTC.
     pub fn today() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut date = Self { year: 1970, month: 1, day: 1 };
@@ -67,20 +67,20 @@ impl Date {
         }
     }
 
-    /// The day's number in its year, from 1.
+    /// Returns the day's number in its year, from 1.
     fn of_year(self) -> u32 {
         (1..self.month).map(|month| Self { month, ..self }.days_of_month()).sum::<u32>() + self.day
     }
 
-    /// The day's number in its week: Sunday is 0.
+    /// Returns the day's number in its week. Sunday is 0.
     fn of_week(self) -> u32 {
         let years = self.year - 1;
         (years * 365 + years / 4 - years / 100 + years / 400 + self.of_year()) % 7
     }
 
-    /// The year of ISO 8601's week, and the week.
+    /// Returns the ISO 8601 year and week.
     fn iso_week(self) -> (u32, u32) {
-        // The week of a day is that of its Thursday.
+        // A week belongs to the year of its Thursday.
         let thursday = self.of_year() as i32 + 3 - (self.of_week() as i32 + 6) % 7;
         if thursday < 1 {
             let last = Self { year: self.year - 1, month: 12, day: 31 };
@@ -92,7 +92,7 @@ impl Date {
         }
     }
 
-    /// Writes it as Python's `strftime` does, at midnight, in English. Errs with what is wrong with the format.
+    /// Formats the date like Python's `strftime`, at midnight, in English. Fails if the format is invalid.
     pub fn format(self, format: &str) -> Result<String, String> {
         let mut out = String::new();
         let mut rest = format.chars();
@@ -110,7 +110,7 @@ impl Date {
             let Some(text) = self.code(code) else {
                 let known = "%a %A %b %B %c %C %d %D %e %F %G %h %H %I %j %m %M %n %p %R %S %t %T %u %U %V %w %W %x %X %y %Y %%";
                 return Err(format!(
-                    "the date format `{format}` has the unknown code `%{code}`; known are {known}"
+                    "the date format `{format}` has the unknown code `%{code}`; expected one of {known}"
                 ));
             };
             let shorter = text.trim_start_matches(['0', ' ']);
@@ -171,7 +171,7 @@ impl Display for Date {
 impl FromStr for Date {
     type Err = String;
 
-    /// Reads `2026-11-25`.
+    /// Parses a date such as `2026-11-25`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
             || format!("`{}` is not a date; expected one such as `2026-11-25`", shown::word(text, 40));

@@ -1,11 +1,11 @@
-//! Where a model computes: the CPU, or an NVIDIA GPU.
+//! The device that a model computes on: the CPU or an NVIDIA GPU.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A device by its name: `cpu`, `cuda` or, for one of several, `cuda:1`.
+/// A device, by its name: `cpu`, `cuda` or, for one of several GPUs, `cuda:1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceName {
@@ -35,7 +35,7 @@ impl FromStr for DeviceName {
             "cuda" => Ok(Self::Cuda(0)),
             _ => {
                 name.strip_prefix("cuda:").and_then(|number| number.parse().ok()).map(Self::Cuda).ok_or_else(
-                    || format!("no device is called `{name}`; it is `cpu`, `cuda` or, say, `cuda:1`"),
+                    || format!("no device is called `{name}`; expected `cpu`, `cuda` or, say, `cuda:1`"),
                 )
             }
         }

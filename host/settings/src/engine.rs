@@ -14,7 +14,7 @@ pub const SECTION: &str = "engine";
 pub struct RemoteConfig {
     /// The server's address, without `/api/v1`.
     pub url: String,
-    /// The server's implementation. All have one protocol, and differ in how they average a loss over tokens.
+    /// The server's implementation. All use one protocol and differ in how they average a loss over tokens.
     pub server: Server,
     /// The server's name for the model.
     pub base_model: String,
@@ -24,12 +24,12 @@ pub struct RemoteConfig {
     /// The environment variable that holds the API key. The key itself is written in no config and no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// The most rollouts of one prompt in a request. With more than 1 the server derives their seeds from the first, so that a
-    /// rollout's text depends on how many were requested together.
+    /// The most rollouts of one prompt in a request. With more than 1, the server derives their seeds from
+    /// the first one, so a rollout's text depends on how many were requested together.
     #[serde(default = "one")]
     pub samples_per_request: u32,
-    /// The most concurrent requests. Each takes one connection, at times two, and a connection takes an open file here and on
-    /// the server.
+    /// The most concurrent requests. Each takes one connection, sometimes two. A connection takes an open
+    /// file here and on the server.
     #[serde(default = "connections")]
     pub connections: u32,
     /// Time limit of one request, in seconds.
@@ -69,7 +69,7 @@ impl RemoteConfig {
             return Some(wrong);
         }
         if self.base_model.is_empty() {
-            return told("base_model", &"empty", "it is the server's name for the model");
+            return told("base_model", &"empty", "expected the server's name for the model");
         }
         let counts = [
             ("lora_rank", self.lora_rank),
@@ -78,7 +78,7 @@ impl RemoteConfig {
         ];
         for (key, value) in counts {
             if value == 0 {
-                return told(key, &value, "it is at least 1");
+                return told(key, &value, "expected at least 1");
             }
         }
         wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)

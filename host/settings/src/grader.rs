@@ -6,19 +6,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A grader, by its name in a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyGrader {
-    /// One of this program's own.
+    /// A built-in grader.
     Native(Grader),
-    /// Python's math-verify.
+    /// Python's math-verify package.
     MathVerify,
-    /// A command of the user's.
+    /// A command of the user.
     Command,
-    /// Reward functions in a file of Python.
+    /// Reward functions in a Python file.
     Functions,
-    /// Generated Python, run in the sandbox against tests, or inputs and outputs.
+    /// Generated Python, run in the sandbox against tests or pairs of input and output.
     Python,
     /// A server: a language model as a judge, a reward model, or a program.
     Http,
-    /// A component of the user's, in the sandbox.
+    /// A component of the user, run in the sandbox.
     Component,
     /// The environment that generated the problem.
     Environment,
@@ -27,7 +27,7 @@ pub enum AnyGrader {
 }
 
 impl AnyGrader {
-    /// Returns its name in configs.
+    /// Returns the grader's name in configs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native(grader) => grader.name(),
@@ -42,17 +42,17 @@ impl AnyGrader {
         }
     }
 
-    /// Returns whether it gives rewards, and not only whether an answer is correct.
+    /// Returns whether the grader gives rewards, and not only whether an answer is correct.
     pub fn gives_rewards(self) -> bool {
         matches!(self, Self::Command | Self::Functions | Self::Http | Self::Component | Self::Environment)
     }
 
-    /// Returns whether it runs as processes.
+    /// Returns whether the grader runs in processes of its own.
     pub fn has_processes(self) -> bool {
         matches!(self, Self::Command | Self::Functions | Self::MathVerify | Self::Environment)
     }
 
-    /// Returns the grader where it is one of this program's own.
+    /// Returns the built-in grader, or `None` for any other.
     pub fn native(self) -> Option<Grader> {
         match self {
             Self::Native(grader) => Some(grader),
@@ -60,7 +60,7 @@ impl AnyGrader {
         }
     }
 
-    /// Returns what must be installed or written before it can be used.
+    /// Returns what the user must install or write before using the grader.
     pub fn needs(self) -> Option<&'static str> {
         match self {
             Self::Native(_) | Self::Pattern => None,

@@ -25,8 +25,8 @@ pub const MAX_TOKENS: u32 = 1024;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
-    /// The server's address without the endpoint, with `/v1` where the server has that; for `custom` the whole address.
-    /// It is not part of the run's identity: the same judge may move to another address.
+    /// The server's address without the endpoint, but with `/v1` if the server has it. For `custom`, the
+    /// whole address. Not part of the run's identity, because the same judge may move to another address.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
     /// The endpoint's API.
@@ -66,7 +66,7 @@ pub struct HttpConfig {
     pub tries: u32,
 }
 
-/// The API of a server that grades.
+/// The API of a grading server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Api {
@@ -76,9 +76,9 @@ pub enum Api {
     Classify,
     /// A reward model behind SGLang's `embeddings`.
     Embeddings,
-    /// A model that scores pairs of texts, question and answer: vLLM's and SGLang's `score`.
+    /// A model that scores pairs of question and answer: vLLM's and SGLang's `score`.
     Score,
-    /// A server of the user's, which gets the arguments of verl's `compute_score`.
+    /// A server of the user, which gets the arguments of verl's `compute_score`.
     Custom,
 }
 
@@ -104,7 +104,7 @@ defaults! {
 }
 
 impl Api {
-    /// Returns its name in a config.
+    /// Returns the API's name in a config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
@@ -143,7 +143,7 @@ impl Api {
 }
 
 impl HttpConfig {
-    /// Returns the settings that verdicts depend on, with the defaults filled in: these are in the record.
+    /// Returns the settings that verdicts depend on, with defaults filled in. The record stores them.
     pub fn identity(&self) -> Self {
         let form = |text: &Option<String>, usual: Option<&str>| text.clone().or(usual.map(str::to_owned));
         Self {
@@ -182,30 +182,30 @@ impl HttpConfig {
         match (&self.model, self.api) {
             (None, Api::Custom) => {}
             (Some(model), Api::Custom) => {
-                let rule = "`custom` has none; what the server should get goes into `body`";
+                let rule = "`custom` does not use it; put everything the server should receive into `body`";
                 return told("model", model, rule);
             }
-            (None, _) => return told("model", "missing", "it is the server's name for the model"),
+            (None, _) => return told("model", "missing", "expected the server's name for the model"),
             (Some(model), _) if model.is_empty() => {
-                return told("model", "empty", "it is the server's name for the model");
+                return told("model", "empty", "expected the server's name for the model");
             }
             _ => {}
         }
         let reads = matches!(self.api, Api::Chat | Api::Classify | Api::Embeddings);
         if self.prompt.is_some() && !reads {
-            return told("prompt", "given", &format!("`{name}` has no prompt"));
+            return told("prompt", "given", &format!("`{name}` does not take a prompt"));
         }
         if self.prompt.is_none() && self.api == Api::Embeddings {
-            let rule = "`embeddings` needs one: the model's chat template, with question and answer";
+            let rule = "`embeddings` needs one: the model's chat template, with the question and the answer";
             return told("prompt", "missing", rule);
         }
         for (key, given) in [("verdict", self.verdict.is_some()), ("max_tokens", self.max_tokens.is_some())] {
             if given && self.api != Api::Chat {
-                return told(key, "given", &format!("`{name}` gives no text; `chat` does"));
+                return told(key, "given", &format!("`{name}` does not return text; `chat` does"));
             }
         }
         if self.max_tokens == Some(0) {
-            return told("max_tokens", "0", "it is at least 1");
+            return told("max_tokens", "0", "expected at least 1");
         }
         None
     }

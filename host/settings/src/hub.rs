@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 /// Returns whether a text has the form of a hub name: owner, slash, name.
 pub fn is_name(source: &str) -> bool {
@@ -20,12 +20,12 @@ pub fn is_address(path: &Path) -> bool {
     path.to_string_lossy().starts_with("hub:")
 }
 
-/// Splits such an address into the data set's id and the pattern of its files.
+/// Splits the address of a data set's files into the data set's id and the pattern of its files.
 pub fn parts(address: &str) -> Result<(String, String)> {
     let parts: Vec<&str> = address.trim_start_matches("hub:").splitn(3, '/').collect();
     let [owner, name, pattern] = parts[..] else {
         let what = format!("`{address}` names no files of a data set");
-        return Err(Error::new(what).hint("as in `hub:openai/gsm8k/main/train-*.parquet`"));
+        return Err(Error::new(what).hint("name the files, as in `hub:openai/gsm8k/main/train-*.parquet`"));
     };
     Ok((format!("{owner}/{name}"), pattern.to_owned()))
 }

@@ -1,8 +1,8 @@
-//! The types that a config's sections are read into, and the rules that their values keep: plain data, without what it
-//! sets up. Reading a config builds neither an engine nor a sandbox.
+//! The types of a config's sections, and the rules for their values. They are plain data: reading a config
+//! builds neither an engine nor a sandbox.
 //!
-//! A section's type says by `wrong` (or `check`, for sections of several) which of its values breaks a rule. What a value
-//! is used for is in the crate that uses it.
+//! Each section's type has a method `wrong` (`check` for several sections) that finds an invalid value. The
+//! crates that use the values document their meaning.
 //!
 //! ```
 //! use allot_settings::OptimizerConfig;
@@ -56,7 +56,7 @@ pub use server::Server;
 pub use service::ServiceConfig;
 pub use update::{Old, UpdateConfig};
 
-/// Returns another program's words as they fit into a sentence.
+/// Returns another program's output, shortened for use in a message.
 pub fn words(bytes: &[u8]) -> String {
     allot_allocation::shown::word(String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]).trim(), 200)
 }

@@ -56,8 +56,8 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// Returns the learning rate of the next optimizer step, after `made` steps. `progress` is the share of the run that is
-    /// done, 0 to 1.
+    /// Returns the learning rate of the next optimizer step, after `made` steps. `progress` is the finished
+    /// share of the run, from 0 to 1.
     pub fn rate(&self, made: u32, progress: f64) -> f64 {
         let warm =
             if made < self.warmup { (f64::from(made) + 1.0) / (f64::from(self.warmup) + 1.0) } else { 1.0 };
@@ -74,13 +74,13 @@ impl OptimizerConfig {
     pub fn wrong(&self) -> Option<(&'static str, f64, &'static str)> {
         let share = |x: f64| (0.0..=1.0).contains(&x);
         [
-            ("learning_rate", self.learning_rate, "it is 0 or more", self.learning_rate >= 0.0),
-            ("beta1", self.beta1, "it is from 0 to less than 1", self.beta1 >= 0.0 && self.beta1 < 1.0),
-            ("beta2", self.beta2, "it is from 0 to less than 1", self.beta2 >= 0.0 && self.beta2 < 1.0),
-            ("epsilon", self.epsilon, "it is more than 0", self.epsilon > 0.0),
-            ("weight_decay", self.weight_decay, "it is 0 or more", self.weight_decay >= 0.0),
-            ("max_norm", self.max_norm, "it is 0 or more", self.max_norm >= 0.0),
-            ("final_share", self.final_share, "it is from 0 to 1", share(self.final_share)),
+            ("learning_rate", self.learning_rate, "expected 0 or more", self.learning_rate >= 0.0),
+            ("beta1", self.beta1, "expected at least 0 and below 1", self.beta1 >= 0.0 && self.beta1 < 1.0),
+            ("beta2", self.beta2, "expected at least 0 and below 1", self.beta2 >= 0.0 && self.beta2 < 1.0),
+            ("epsilon", self.epsilon, "expected more than 0", self.epsilon > 0.0),
+            ("weight_decay", self.weight_decay, "expected 0 or more", self.weight_decay >= 0.0),
+            ("max_norm", self.max_norm, "expected 0 or more", self.max_norm >= 0.0),
+            ("final_share", self.final_share, "expected 0 to 1", share(self.final_share)),
         ]
         .into_iter()
         .find(|(_, value, _, good)| !(*good && value.is_finite()))

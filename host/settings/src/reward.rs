@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use allot_error::Error;
+use allot_base::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::{AnyGrader, ComponentConfig, HttpConfig, PythonConfig};
@@ -12,7 +12,7 @@ use crate::{AnyGrader, ComponentConfig, HttpConfig, PythonConfig};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RewardConfig {
-    /// The grader, where there is one.
+    /// The grader. `None` if there are several under `graders`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grader: Option<AnyGrader>,
     /// One of several: the name of its part of the reward; by default the grader's name.
@@ -24,7 +24,7 @@ pub struct RewardConfig {
     /// One of several: the weight of its part of the reward; by default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<f32>,
-    /// One of several: whether it decides that an answer is correct; by default the first that grades the problem does.
+    /// One of several: whether it decides correctness. By default the first that grades the problem does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decides: Option<bool>,
     /// The reward of a correct answer.
@@ -44,13 +44,13 @@ pub struct RewardConfig {
     pub unreadable: Unreadable,
     /// A penalty on answers near the length limit.
     pub overlong: Option<Overlong>,
-    /// If this many answers from the start are all unscorable, the run ends with an error; by default 64, and 0 for no limit.
-    /// It applies to all graders together.
+    /// The run ends with an error if this many answers from the start are all unscorable. By default 64; 0
+    /// for no limit. Applies to all graders together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience: Option<u32>,
     /// The processes of an external grader.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub judge: Option<JudgeConfig>,
+    pub process: Option<JudgeConfig>,
     /// The sandbox of grader `python`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonConfig>,
@@ -83,12 +83,12 @@ pub struct PatternConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionsConfig {
-    /// The file that defines them.
+    /// The file that defines the functions.
     pub file: PathBuf,
     /// The functions' names. Rewards of several functions are parts with these names.
     #[serde(default = "compute_score")]
     pub names: Vec<String>,
-    /// Whether TRL's functions get an answer as a list of messages, as for conversational data sets.
+    /// Whether TRL's functions get each answer as a list of messages, as for conversational data sets.
     #[serde(default)]
     pub messages: bool,
 }
@@ -99,7 +99,7 @@ pub const FUNCTIONS: &str =
 
 /// Returns the error of grader `functions` without its section.
 pub fn no_functions(config: &str, place: &str) -> Error {
-    Error::new(format!("{config} has grader `functions` and no section [{place}.functions]")).hint(FUNCTIONS)
+    Error::new(format!("{config} has grader `functions` but no section [{place}.functions]")).hint(FUNCTIONS)
 }
 
 /// Returns the error of grader `http` without its section.
@@ -107,7 +107,7 @@ pub fn no_server(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.http], url = "http://localhost:8000/v1", api = "chat" and model = "…""#
     );
-    Error::new(format!("{config} has grader `http` and no section [{place}.http]")).hint(hint)
+    Error::new(format!("{config} has grader `http` but no section [{place}.http]")).hint(hint)
 }
 
 /// Returns the error of grader `component` without its section.
@@ -115,7 +115,7 @@ pub fn no_component(config: &str, place: &str) -> Error {
     let hint = format!(
         r#"write, under [{place}.component], use = "./grader.wasm"; `allot new NAME --kind grader` starts one"#
     );
-    Error::new(format!("{config} has grader `component` and no section [{place}.component]")).hint(hint)
+    Error::new(format!("{config} has grader `component` but no section [{place}.component]")).hint(hint)
 }
 
 fn compute_score() -> Vec<String> {
@@ -147,7 +147,7 @@ impl Unreadable {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct JudgeConfig {
-    /// The program and its arguments. For grader `math-verify` a Python with that package, by default `python3`.
+    /// The program and its arguments. For `math-verify`, a Python with that package; by default `python3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Number of processes.
@@ -159,8 +159,8 @@ pub struct JudgeConfig {
     pub start_seconds: Option<f64>,
 }
 
-/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): 0 up to `buffer` tokens before the limit, then linear to
-/// `-penalty` at the limit.
+/// DAPO's soft penalty on long answers (Yu et al. 2025, eq. 13): 0 up to `buffer` tokens before the limit,
+/// then linear to `-penalty` at the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overlong {
@@ -177,13 +177,13 @@ impl Default for JudgeConfig {
 }
 
 impl JudgeConfig {
-    /// Returns the command of a Python that runs one of this program's scripts.
+    /// Returns the command of a Python for this program's scripts.
     pub fn python(&self) -> Vec<String> {
         self.command.clone().unwrap_or_else(|| vec!["python3".to_owned()])
     }
 
-    /// Returns the time limit of the start, by default six times that of an answer and at least 10 seconds: Python with sympy
-    /// is slow to start from a slow disk.
+    /// Returns the time limit of the start: by default six times that of an answer, and at least 10
+    /// seconds, because Python with sympy starts slowly from a slow disk.
     pub fn start_seconds(&self) -> f64 {
         self.start_seconds.unwrap_or_else(|| (6.0 * self.seconds).max(10.0))
     }
@@ -208,7 +208,7 @@ impl Default for RewardConfig {
             unreadable: Unreadable::default(),
             overlong: None,
             patience: None,
-            judge: None,
+            process: None,
             python: None,
             functions: None,
             http: None,
@@ -220,7 +220,7 @@ impl Default for RewardConfig {
 }
 
 impl RewardConfig {
-    /// Returns each grader's settings.
+    /// Returns the settings of each grader.
     pub fn each(&self) -> &[Self] {
         if self.graders.is_empty() { std::slice::from_ref(self) } else { &self.graders }
     }
@@ -235,7 +235,7 @@ impl RewardConfig {
         self.correct_from.or((self.grader == Some(AnyGrader::Environment)).then_some(1.0))
     }
 
-    /// Returns whether answers are graded in the sandbox: generated Python, and math-verify with `[reward.python]`.
+    /// Returns whether answers are graded in the sandbox: `python`, `math-verify` with `[reward.python]`.
     pub fn sandboxed(&self) -> bool {
         match self.grader {
             Some(AnyGrader::Python) => true,
@@ -247,15 +247,15 @@ impl RewardConfig {
     /// Returns the command of the Python with the environments' packages, for grader `environment`.
     pub fn environments(&self) -> Option<Vec<String>> {
         let one = self.each().iter().find(|one| one.grader == Some(AnyGrader::Environment))?;
-        Some(one.judge.clone().unwrap_or_default().python())
+        Some(one.process.clone().unwrap_or_default().python())
     }
 
-    /// Returns the name of its part of the reward.
+    /// Returns the name of this grader's part of the reward.
     pub fn part(&self) -> &str {
         self.name.as_deref().or_else(|| self.grader.map(AnyGrader::name)).unwrap_or_default()
     }
 
-    /// Returns the names of parts that every reward has, as far as the config says so.
+    /// Returns the names of the reward's parts, as far as the config names them.
     pub fn parts(&self) -> Vec<String> {
         if self.graders.is_empty() {
             return self.weights.keys().cloned().collect();
@@ -269,10 +269,10 @@ pub fn is_of(source: &str, name: &str) -> bool {
     source.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The most parts of a reward, and the most characters of a part's name.
+/// Maximum number of parts of a reward, and maximum length of a part's name, in characters.
 pub const PARTS: usize = 64;
 
-/// Returns whether a text may be the name of a part of a reward. Names are shown in metrics and on screens.
+/// Returns whether a text is a valid name of a reward's part. Names are shown in metrics and on terminals.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     (1..=PARTS).contains(&name.len()) && name.chars().all(plain)

@@ -1,4 +1,4 @@
-//! `[rollouts]` of a config: an inference server that samples while this program trains.
+//! `[rollout_server]` of a config: an inference server that samples while this program trains.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::address::{Wrong, patience_seconds, retry_seconds, wrong_seconds, wron
 use crate::{Precision, Sampling};
 
 /// The config's section.
-pub const SECTION: &str = "rollouts";
+pub const SECTION: &str = "rollout_server";
 
 /// An inference server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct RolloutsConfig {
     pub url: Urls,
     /// The folder for weights, with a folder for each version.
     pub weights: String,
-    /// The path of that folder on the server, where it differs.
+    /// The path of that folder on the server, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights_there: Option<String>,
     /// The number format of the weights written.
@@ -31,8 +31,8 @@ pub struct RolloutsConfig {
     /// The environment variable that holds the API key. The key itself is written in no config and no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
-    /// The run stops if the server's log-probabilities differ by more than this from the trainer's: the mean over the tokens
-    /// of an update, in nats.
+    /// The run stops if the server's log-probabilities differ by more than this from the trainer's, as the
+    /// mean over the tokens of an update, in nats.
     #[serde(default = "tolerance")]
     pub tolerance: f64,
     /// Time limit of one request, an answer or a load of weights, in seconds.
@@ -50,9 +50,9 @@ pub struct RolloutsConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "an address in quotes, or a list of them")]
 pub enum Urls {
-    /// One.
+    /// One address.
     One(String),
-    /// Several.
+    /// Several addresses.
     Several(Vec<String>),
 }
 
@@ -77,7 +77,7 @@ pub enum ServerKind {
 }
 
 impl ServerKind {
-    /// Returns its name in a config.
+    /// Returns the kind's name in a config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sglang => "sglang",
@@ -107,7 +107,7 @@ impl RolloutsConfig {
             return told(
                 "url",
                 "an empty list",
-                &format!("it is an address like {example}, or a list of them"),
+                &format!("expected an address like {example}, or a list of them"),
             );
         }
         let keyed = self.api_key_env.is_some();
@@ -120,30 +120,30 @@ impl RolloutsConfig {
             .enumerate()
             .find(|(i, url)| urls[..*i].iter().any(|before| place(before) == place(url)))
         {
-            return told("url", url, &format!("number {} of the list is one of those before it", i + 1));
+            return told("url", url, &format!("item {} of the list repeats an earlier one", i + 1));
         }
         let folders = [("weights", Some(&self.weights)), ("weights_there", self.weights_there.as_ref())];
         for (key, folder) in folders {
             if folder.is_some_and(String::is_empty) {
-                return told(key, "empty", "it is the path of a folder");
+                return told(key, "empty", "expected the path of a folder");
             }
         }
-        // The server's paths may be those of another system, and are whole.
+        // The path is not resolved here, because the server may run another system. It must be absolute.
         if let Some(there) = self.weights_there.as_deref().filter(|path| !path.starts_with('/')) {
-            return told("weights_there", there, "it is a whole path, from `/` on");
+            return told("weights_there", there, "expected an absolute path");
         }
         if !(self.tolerance > 0.0 && self.tolerance.is_finite()) {
-            return told("tolerance", &self.tolerance.to_string(), "it is more than 0, in nats");
+            return told("tolerance", &self.tolerance.to_string(), "expected more than 0, in nats");
         }
         wrong_seconds(self.request_seconds, self.patience_seconds, self.retry_seconds)
     }
 
-    /// Returns why the server's log-probabilities cannot be the denominators of ratios, where they cannot.
-    pub fn cannot(&self, rollout: &Sampling) -> Option<&'static str> {
-        let cut = rollout.top_k > 0 || rollout.top_p < 1.0;
-        (self.kind == ServerKind::Vllm && cut && rollout.temperature != 1.0).then_some(
-            "vLLM tells log-probabilities before temperature and cuts, or after both: with another temperature \
-             than 1, `rollout.top_k` and `rollout.top_p` cut nothing",
+    /// Returns the reason why the server's log-probabilities cannot be the denominators of ratios, if so.
+    pub fn cannot(&self, sampling: &Sampling) -> Option<&'static str> {
+        let cut = sampling.top_k > 0 || sampling.top_p < 1.0;
+        (self.kind == ServerKind::Vllm && cut && sampling.temperature != 1.0).then_some(
+            "vLLM reports log-probabilities from before temperature and truncation, or from after both: with a \
+             temperature other than 1, `sampling.top_k` must be 0 and `sampling.top_p` 1",
         )
     }
 }

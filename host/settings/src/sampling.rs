@@ -1,4 +1,4 @@
-//! `[rollout]` of a config: how tokens are sampled.
+//! `[sampling]` of a config: how tokens are sampled.
 
 use allot_allocation::SamplerSettings;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sampling {
-    /// Logits are divided by it. At 0 the most likely token is taken.
+    /// Divisor of the logits. At 0, the most likely token is taken.
     pub temperature: f32,
     /// Sample from this many of the most likely tokens; 0 for all.
     pub top_k: usize,
@@ -15,8 +15,8 @@ pub struct Sampling {
     pub top_p: f32,
     /// Length limit of an answer, in tokens.
     pub max_tokens: u32,
-    /// Whether an answer keeps the tokens that top-k and top-p left, with log-probabilities among these. Not a key: it follows
-    /// from `update.keep_sampling_mask`.
+    /// Whether an answer stores the tokens left by top-k and top-p, and its log-probabilities are among
+    /// these tokens. Not a key: set by `update.keep_sampling_mask`.
     #[serde(skip)]
     pub keep_mask: bool,
 }
@@ -37,7 +37,7 @@ impl Sampling {
         })
     }
 
-    /// Returns the settings that a request may choose.
+    /// Returns the settings that a request may change.
     pub fn settings(&self) -> SamplerSettings {
         SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
     }
@@ -47,7 +47,7 @@ impl Sampling {
         if self.temperature == 0.0 { 1.0 } else { self.temperature }
     }
 
-    /// Returns whether top-k or top-p exclude tokens.
+    /// Returns whether top-k or top-p excludes tokens.
     pub fn cuts(&self) -> bool {
         self.top_k > 0 || self.top_p < 1.0
     }

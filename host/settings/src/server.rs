@@ -1,5 +1,5 @@
-//! Capabilities of servers that train. They are taken from the servers' sources and documentation, because the protocol
-//! cannot ask for them.
+//! Capabilities of training servers. They are taken from the servers' sources and documentation, because
+//! the protocol has no query for them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,47 +11,47 @@ use crate::{LossKind, OptimizerConfig, Sampling, UpdateConfig};
 pub enum Server {
     /// Thinking Machines' hosted service.
     Tinker,
-    /// SkyRL's server with FSDP or Megatron behind it.
+    /// SkyRL's server with an FSDP or Megatron back end.
     SkyrlTrain,
-    /// SkyRL's server with JAX behind it.
+    /// SkyRL's server with a JAX back end.
     SkyrlJax,
 }
 
 /// A server's capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Can {
-    /// How the losses of tokens are averaged.
+    /// Reduction of the loss over tokens.
     pub loss: Mean,
-    /// Whether weights mark the answer's tokens. Otherwise the prompt's tokens have advantage 0.
+    /// Whether token weights select the answer's tokens. Otherwise the prompt's tokens have advantage 0.
     pub weights: bool,
-    /// Whether it clips gradients.
+    /// Gradient clipping.
     pub gradients: Cuts,
 }
 
-/// How the losses of tokens are averaged.
+/// The reduction of a loss over tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mean {
-    /// Their sum.
+    /// The sum.
     Sum,
     /// The mean over each sequence's tokens, then over the sequences of an optimizer step.
     SequenceMean,
 }
 
-/// How gradients are clipped.
+/// The rule for gradient clipping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cuts {
-    /// To the norm that each step's request gives.
+    /// Clips to the norm in each step's request.
     AsTold,
-    /// To the norm of the server's own config.
+    /// Clips to the norm in the server's own config.
     AsItLikes,
-    /// Never.
+    /// Never clips.
     Never,
 }
 
 impl Server {
-    /// Returns its capabilities.
+    /// Returns the server's capabilities.
     pub fn can(self) -> Can {
         match self {
             Self::Tinker => Can { loss: Mean::Sum, weights: false, gradients: Cuts::AsTold },
@@ -60,8 +60,8 @@ impl Server {
         }
     }
 
-    /// Returns whether saved sampler weights stay as they are while the model is trained further. SkyRL's JAX back end loads a
-    /// sampler's weights into the adapter that it trains; its other back ends were not tried.
+    /// Returns whether saved sampler weights stay unchanged while the model is trained further. SkyRL's JAX
+    /// back end loads sampler weights into the adapter that it trains. Its other back ends were not tested.
     pub fn keeps_samplers(self) -> bool {
         self == Self::Tinker
     }
@@ -71,19 +71,19 @@ impl Server {
         self,
         update: &UpdateConfig,
         optimizer: &OptimizerConfig,
-        rollout: &Sampling,
+        sampling: &Sampling,
     ) -> Option<(&'static str, String, &'static str, &'static str)> {
         let loss = &update.loss;
         let kind = || serde_json::to_value(loss.kind).ok().and_then(|v| v.as_str().map(str::to_owned));
         if matches!(loss.kind, LossKind::Gspo | LossKind::Rloo) {
             let (why, hint) = (
-                "the server's losses have a ratio for each token",
-                "`grpo`, `dr-grpo`, `dapo` and `cispo` come out as they do here",
+                "the server's losses use one ratio per token",
+                "use `grpo`, `dr-grpo`, `dapo` or `cispo`, which the server computes as allot does",
             );
             return Some(("update.loss.kind", kind().unwrap_or_default(), why, hint));
         }
         if loss.kl > 0.0 {
-            let why = "the server has no reference to measure it from";
+            let why = "the server has no reference model";
             return Some((
                 "update.loss.kl",
                 loss.kl.to_string(),
@@ -93,30 +93,30 @@ impl Server {
         }
         if loss.entropy != 0.0 {
             let (why, hint) =
-                ("the server's losses have no such term", "set it to 0, or train on this machine");
+                ("the server's losses have no entropy term", "set it to 0, or train on this machine");
             return Some(("update.loss.entropy", loss.entropy.to_string(), why, hint));
         }
         if let Some(dual) = loss.bounds().dual {
-            let why = "the server's losses have no such bound";
-            return Some(("update.loss.dual_clip", dual.to_string(), why, "set it to 0, for none"));
+            let why = "the server's losses have no dual clip";
+            return Some(("update.loss.dual_clip", dual.to_string(), why, "set it to 0 to turn it off"));
         }
         if update.recompute {
-            let why = "how the server keeps its activations is its own affair";
+            let why = "the server decides how to store its activations";
             return Some(("update.recompute", "true".to_owned(), why, "leave it out"));
         }
-        if rollout.temperature != 1.0 {
-            let why = "the server learns at temperature 1, and ratios would be of another policy";
-            let value = rollout.temperature.to_string();
-            return Some(("rollout.temperature", value, why, "set it to 1; `evaluation.sampling` is free"));
+        if sampling.temperature != 1.0 {
+            let why = "the server trains at temperature 1, so ratios would belong to another policy";
+            let value = sampling.temperature.to_string();
+            return Some(("sampling.temperature", value, why, "set it to 1 outside `evaluation.sampling`"));
         }
         if optimizer.max_norm > 0.0 && self.can().gradients != Cuts::AsTold {
             let hint = match self.can().gradients {
                 Cuts::AsItLikes => {
                     "set it to 0 here, and on the server in `trainer.policy.optimizer_config.max_grad_norm`"
                 }
-                _ => "set it to 0, for none",
+                _ => "set it to 0 to turn it off",
             };
-            let why = "the server takes no such number";
+            let why = "the server does not accept this limit";
             return Some(("optimizer.max_norm", optimizer.max_norm.to_string(), why, hint));
         }
         None

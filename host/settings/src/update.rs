@@ -1,4 +1,4 @@
-//! `[update]` of a config: how a batch of rollouts becomes optimizer steps.
+//! `[update]` of a config: how a batch of rollouts is trained on.
 
 use allot_allocation::Geometry;
 use serde::{Deserialize, Serialize};
@@ -11,52 +11,52 @@ use crate::loss::{LossConfig, LossKind};
 pub struct UpdateConfig {
     /// The loss.
     pub loss: LossConfig,
-    /// Rollouts in each optimizer step; 0 for all of the batch in one. Counted in rollouts and not in
-    /// prompts, so that policies with groups of other sizes make steps of one size.
+    /// Rollouts in each optimizer step; 0 for the whole batch. The unit is rollouts instead of prompts, so
+    /// that steps have the same size for policies with other group sizes.
     pub mini_batch: usize,
     /// Passes over the batch.
     pub epochs: u32,
-    /// Whether a policy may say how its batch is cut into optimizer steps, and make fewer passes over it.
+    /// Whether a policy may set the mini-batch size of its batch, and make fewer passes over it.
     pub by_policy: bool,
-    /// What ratios are measured from.
+    /// The denominators of ratios.
     pub old_log_probs: Old,
-    /// The most that an importance weight counts, for rollouts sampled at earlier weights or elsewhere.
+    /// Upper bound of importance weights, for rollouts sampled at earlier weights or by another engine.
     pub correction: f64,
-    /// Tokens in a micro-batch, as many as memory allows: no result depends on it but by rounding.
+    /// Tokens in a micro-batch, as many as memory allows. Affects results only by rounding.
     pub micro_batch_tokens: usize,
-    /// Make activations again in the backward pass: a third more work, and memory for one block in
-    /// place of all.
+    /// Whether to recompute activations in the backward pass (gradient checkpointing). Takes a third more
+    /// compute, and memory for one block instead of all.
     pub recompute: bool,
-    /// Whether answers that met their length limit teach nothing (DAPO's overlong filtering, Yu et al. 2025). As TRL's
-    /// `mask_truncated_completions`: they have their part in baselines, and in means over answers.
+    /// Whether to leave answers at the length limit out of the loss (DAPO's overlong filtering, Yu et al.
+    /// 2025). As with TRL's `mask_truncated_completions`, they count in baselines and means over answers.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub mask_truncated: bool,
-    /// Whether the tokens that top-k and top-p left are kept with a rollout, and learned at the distribution among them,
-    /// from which it came (DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
+    /// Whether rollouts store the tokens left by top-k and top-p, and are trained on the distribution among
+    /// these tokens, from which they were sampled (DeepSeek-V3.2, arXiv 2512.02556, section 3.1).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_sampling_mask: bool,
 }
 
-/// What ratios between new and old probabilities are measured from.
+/// The old log-probabilities: the denominators of ratios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Old {
-    /// For rollouts of the weights of now, the log-probabilities that sampling gave. For those of earlier weights, or
-    /// of another engine, the trainer's own of now are computed, ratios measured from them, and the difference counts
-    /// as an importance weight, which is cut. The default: it is exact, and saves a pass over the fresh ones
-    /// (Hilton et al. 2022; AReaL, Fu et al. 2025).
+    /// For rollouts sampled at the current weights: the sampler's log-probabilities. For rollouts of
+    /// earlier weights or another engine: the trainer's current log-probabilities. Their difference from
+    /// the sampler's becomes an importance weight with an upper bound. The default: exact, and saves a
+    /// forward pass over fresh rollouts (Hilton et al. 2022; AReaL, Fu et al. 2025).
     Decoupled,
-    /// The log-probabilities that sampling gave, for all rollouts: what was sampled at earlier weights is clipped by how
-    /// far it has moved since, and has no importance weight. As PPO has it, and TRL.
+    /// The sampler's log-probabilities, for all rollouts, as in PPO and TRL. Rollouts of earlier weights
+    /// are clipped by their total change since sampling and have no importance weight.
     Sampling,
-    /// Log-probabilities under the weights of now, for all rollouts, and no importance weights: as
-    /// the papers' trainer does.
+    /// The trainer's log-probabilities under the current weights, for all rollouts, without importance
+    /// weights, as in the papers' trainer.
     Recomputed,
 }
 
 impl Old {
-    /// Whether the log-probabilities of a rollout under the weights of now are computed before an update: where ratios
-    /// are measured from them, or for those of another engine to be held against them.
+    /// Returns whether log-probabilities under the current weights are computed before an update. They are
+    /// the denominators of ratios, or a check of another engine's log-probabilities.
     pub fn is_computed(self, stale: bool, foreign: bool) -> bool {
         match self {
             Self::Decoupled => stale || foreign,
@@ -65,7 +65,7 @@ impl Old {
         }
     }
 
-    /// The same, of a rollout whose age is not known: whether that may be.
+    /// Returns the same for a rollout of unknown age: whether they may be computed.
     pub fn may_be_computed(self, foreign: bool) -> bool {
         [false, true].into_iter().any(|stale| self.is_computed(stale, foreign))
     }
@@ -89,12 +89,12 @@ impl Default for UpdateConfig {
 }
 
 impl UpdateConfig {
-    /// Whether an answer has no part in the loss, and its tokens none in means over tokens.
+    /// Returns whether an answer is left out of the loss and of means over tokens.
     pub fn masks(&self, truncated: bool) -> bool {
         self.mask_truncated && truncated
     }
 
-    /// This, cut into optimizer steps as a batch says, where it does.
+    /// Returns the config with a batch's geometry, if the batch has one.
     pub fn cut(self, geometry: Option<Geometry>) -> Self {
         match geometry {
             Some(Geometry { mini_batch, passes }) => {

@@ -1,4 +1,4 @@
-//! `allot bank`: rollouts by prompt, of any trainer, for `allot simulate --bank`.
+//! `allot bank`: collects rollouts of any trainer by prompt, for `allot simulate --bank`.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
 use allot_bank::{Asked, Bank, Field, Left, Profile, Told, read};
-use allot_error::{Error, Exit, Result, count, did_you_mean};
-use allot_files::find;
+use allot_base::{Error, Exit, Result, count, did_you_mean, find};
 use allot_outputs::banked::{self, BankedRow};
 use allot_outputs::rollouts::parts;
 use allot_tasks::dataset::Format;
@@ -16,37 +15,37 @@ use serde_json::{Value, json};
 
 use crate::screen::Screen;
 
-/// Make a bank for `allot simulate --bank`: rollouts by prompt, of runs, other trainers and evaluations
+/// Make a bank for `allot simulate --bank` from rollouts of runs, other trainers or evaluations
 #[derive(Debug, Args)]
 pub struct BankFiles {
     /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV), or folders: a run's, a comparison's, or one of such files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Where the bank is written, over whatever was there
+    /// Write the bank to this file, replacing what is there
     #[arg(long, value_name = "FILE", default_value = "bank.parquet")]
     out: PathBuf,
     /// The column that has the `prompt`, `reward`, `correct`, `tokens`, `truncated`, `version`, `prompt_tokens` or `text`
     /// of a rollout, as NAME=COLUMN; rewards of several columns are added up, as in reward=right+form
     #[arg(long = "column", value_name = "NAME=COLUMN")]
     columns: Vec<String>,
-    /// Only rows that have this in a column, as in arm=uniform; may be given many times
+    /// Keep only rows with this value in a column, as in arm=uniform; repeatable
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     only: Vec<String>,
     /// Only rollouts of these versions of the model, as in 0..50, both included
     #[arg(long, value_name = "FIRST..LAST", value_parser = versions)]
     versions: Option<RangeInclusive<u32>>,
-    /// The reward from which on an answer is right, where a file does not say whether it was
+    /// Count an answer as right from this reward on, if the file does not say
     #[arg(long, value_name = "REWARD", default_value_t = 0.5, allow_negative_numbers = true)]
     right: f64,
-    /// Tells lengths by characters, where a file has answers and no lengths
+    /// Estimate lengths from characters, if a file has answers and no lengths
     #[arg(long, value_name = "NUMBER")]
     characters_per_token: Option<f64>,
-    /// What is in the bank, as JSON
+    /// Print the bank's contents as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Makes it.
+/// Makes the bank.
 pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
     let asked = asked(command)?;
     let mut files = Vec::new();
@@ -54,7 +53,7 @@ pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
         files.extend(below(place)?);
     }
     if let Some(file) = files.iter().find(|file| is_same(file, &command.out)) {
-        let what = format!("`{}` would be written over while it is read", shown::path(file));
+        let what = format!("`{}` would be overwritten while it is read", shown::path(file));
         return Err(Error::new(what).hint("name another file with --out"));
     }
     screen.draw(format_args!("reading {}", count(files.len() as u64, "file")));
@@ -77,7 +76,7 @@ pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// What was typed, checked.
+/// Returns the checked options.
 fn asked(command: &BankFiles) -> Result<Asked> {
     let mut columns: BTreeMap<Field, Vec<String>> = BTreeMap::new();
     for typed in &command.columns {
@@ -95,10 +94,12 @@ fn asked(command: &BankFiles) -> Result<Asked> {
         pair(typed, "--where", "arm=uniform").map(|(column, value)| (column.to_owned(), value.to_owned()))
     });
     if let Some(number) = command.characters_per_token.filter(|n| !(n.is_finite() && *n > 0.0)) {
-        return Err(Error::new(format!("`--characters-per-token {number}`: it is finite and more than 0")));
+        return Err(Error::new(format!(
+            "`--characters-per-token` is {number}; expected a finite number above 0"
+        )));
     }
     if !command.right.is_finite() {
-        return Err(Error::new(format!("`--right {}`: it is finite", command.right)));
+        return Err(Error::new(format!("`--right` is {}; expected a finite number", command.right)));
     }
     Ok(Asked {
         columns,
@@ -112,21 +113,21 @@ fn asked(command: &BankFiles) -> Result<Asked> {
 fn pair<'t>(typed: &'t str, option: &str, example: &str) -> Result<(&'t str, &'t str)> {
     let both = typed.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
     both.ok_or_else(|| {
-        let what = format!("{option} {}: it has a name, =, and a value", shown::line(typed, 80));
-        Error::new(what).hint(format!("as in {option} {example}"))
+        let what = format!("{option} {}: expected NAME=VALUE", shown::line(typed, 80));
+        Error::new(what).hint(format!("write it like {option} {example}"))
     })
 }
 
-/// Two versions, as typed.
+/// Parses a range of versions.
 fn versions(typed: &str) -> std::result::Result<RangeInclusive<u32>, String> {
     let ends = typed.split_once("..").and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     match ends {
         Some((first, last)) if first <= last => Ok(first..=last),
-        _ => Err("two versions are wanted, the first one no later than the last, as in 0..50".to_owned()),
+        _ => Err("expected two versions, the first no later than the last, as in 0..50".to_owned()),
     }
 }
 
-/// The files that are meant by a place.
+/// Returns the files at a place.
 fn below(place: &Path) -> Result<Vec<PathBuf>> {
     if !place.is_dir() {
         return Ok(vec![place.to_owned()]);
@@ -194,7 +195,7 @@ fn show(profile: &Profile, screen: &mut Screen<'_>) {
     }
 }
 
-/// What a reader should know: what was left out, what was concluded, and what the bank can't know.
+/// Returns notes for the user: what was left out, what was inferred, and what the bank can't know.
 fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     let mut layouts = told.layouts.clone();
     layouts.dedup();
@@ -202,8 +203,8 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     let left = |(left, rows): (&Left, &u64)| format!("{} left out: {}", count(*rows, "row"), left.words());
     notes.extend(told.left.iter().map(left));
     for (rows, what) in [
-        (told.by_reward, "whether an answer was right is told by its reward, from --right on"),
-        (told.by_characters, "lengths are told by characters"),
+        (told.by_reward, "an answer counts as right if its reward is at least --right"),
+        (told.by_characters, "lengths are estimated from characters"),
     ] {
         if rows > 0 {
             notes.push(format!("{what}: {}", count(rows, "rollout")));
@@ -219,16 +220,16 @@ fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     }
     if told.no_version > 0 {
         let n = count(told.no_version, "rollout");
-        notes.push(format!("unknown: the model's version at {n}; it is taken to be one, 0"));
+        notes.push(format!("unknown: the model's version at {n}; assumed to be 0"));
     } else if profile.versions.start() < profile.versions.end() {
         notes.push(
-            "several versions of the model sampled them; --versions FIRST..LAST keeps those of a part"
+            "the rollouts are from several versions of the model; set --versions FIRST..LAST to keep some"
                 .to_owned(),
         );
     }
     if profile.graded {
         notes.push(
-            "rewards are more than right and wrong; what the model draws has those of the prompt's own"
+            "rewards are not only right and wrong; the fitted model draws from the prompt's own rewards"
                 .to_owned(),
         );
     }

@@ -1,12 +1,12 @@
-//! `allot bench`: how fast this machine samples and learns here, and in a peer.
+//! `allot bench`: measures the speed of sampling and training, here and in a peer.
 
 use std::path::PathBuf;
 
+use allot_base::{Error, Exit, Result};
 use allot_bench::{Outcome, Peer, Target, Weights, Work};
 use allot_engine::cpu::has_bf16;
 use allot_engine::model::{By, Precision};
 use allot_engine::tensors::DeviceName;
-use allot_error::{Error, Exit, Result};
 use clap::{Args, Subcommand};
 
 use crate::screen::Screen;
@@ -92,7 +92,7 @@ struct Common {
     json: bool,
 }
 
-/// Measures.
+/// Runs the measurements.
 pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     let (What::Decode { common, .. } | What::Score { common, .. } | What::Train { common, .. }) =
         &command.what;
@@ -105,13 +105,13 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     let threads = common.threads.map_or(cores, usize::from);
     let longest = works.iter().map(|work| work.longest()).max().unwrap_or(1);
     if longest > most {
-        let what = format!("{longest} tokens are more than the model's {limit} has, {most}");
-        return Err(Error::new(what).hint("leave out --prompt or --tokens: what is left out then fits"));
+        let what = format!("the longest work has {longest} tokens; the model's {limit} has {most}");
+        return Err(Error::new(what).hint("leave out --prompt or --tokens to use a value that fits"));
     }
     let precision = |name: &String| if name == "bf16" { Precision::Bf16 } else { Precision::F32 };
     let precisions: Vec<Precision> = common.dtype.iter().map(precision).collect();
     if common.device == DeviceName::Cpu && precisions.contains(&Precision::Bf16) && !has_bf16() {
-        screen.tell("this processor has no instruction for products in bf16: they are made in f32");
+        screen.tell("this processor has no bf16 instructions: products are computed in f32");
     }
     let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };
     let place = Target { device: common.device, precisions: &precisions, threads };
@@ -151,12 +151,12 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// The work that was asked for, in a model of this context. Lengths that were not given are chosen to fit.
+/// Returns the work for a model with this context. Default lengths are chosen to fit.
 fn works(what: &What, context: usize) -> Vec<Work> {
     let given = |n: &Option<u16>| n.map(usize::from);
     match what {
         What::Decode { batch, prompt, tokens, .. } => {
-            // Where neither is given, a third of a short context is the prompt's.
+            // If neither is given, a third of a short context is for the prompt.
             let answer = given(tokens).unwrap_or(64.min(context - context / 3));
             let prompt = given(prompt).unwrap_or(32.min(context.saturating_sub(answer)).max(1));
             let tokens = given(tokens).unwrap_or(64.min(context.saturating_sub(prompt)).max(2));

@@ -1,11 +1,11 @@
-//! `allot build`: components of projects and modules.
+//! `allot build`: builds components of projects and modules.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use allot_authoring::draft::{self, Draft};
 use allot_authoring::{build, component, fixtures};
-use allot_error::{Error, Exit, Result};
+use allot_base::{Error, Exit, Result};
 use allot_sandbox::{Caps, Fault};
 use clap::Args;
 
@@ -28,10 +28,10 @@ pub struct Build {
     into: Option<PathBuf>,
 }
 
-/// Prompts in the data set of the run that a policy is tried in before it is built.
+/// Prompts in the data set of the run in which a policy is tried before it is built.
 const PROMPTS: u32 = 1000;
 
-/// Builds them.
+/// Builds the components.
 pub fn run(command: &Build, screen: &mut Screen<'_>) -> Result<Exit> {
     match &command.into {
         Some(folder) => many(&command.what, folder, screen)?,
@@ -60,14 +60,14 @@ fn one(what: &Path, screen: &mut Screen<'_>) -> Result<(Vec<u8>, String)> {
     Ok((component::of_module(&bytes, &what.display().to_string())?, String::new()))
 }
 
-/// Runs a policy in Python once as a draft: it is imported, described and decides on one view. That takes a tenth of a
-/// second, and the build takes half a minute to report the same mistakes.
+/// Runs a policy in Python once as a draft: imports it, describes it and lets it decide on one view. That
+/// takes 0.1 s, while the build takes half a minute to report the same mistakes.
 fn try_out(folder: &Path) -> Result<()> {
     let source = folder.display().to_string();
     if !draft::is_one(folder) {
         return Ok(());
     }
-    // If there is no Python that runs drafts, or the project's SDK is too old for them, the build has to find mistakes.
+    // Without a Python for drafts, or with an old SDK, only the build can find mistakes.
     let Ok(draft) = Draft::of(folder) else { return Ok(()) };
     let policy = policy_loader::of_draft(draft, &source, Caps::default())?;
     let description = policy.description();
@@ -77,11 +77,11 @@ fn try_out(folder: &Path) -> Result<()> {
     let fresh = views.first().expect("the first view is that of a fresh step");
     let decided = policy.begin(&run).and_then(|(state, _)| policy.decide(&run, &state, &fresh.view));
     match decided {
-        // A policy may refuse such a run.
+        // A policy may reject this run.
         Ok(_) | Err(Fault::Refused(_)) => Ok(()),
         Err(fault) => {
             let what =
-                format!("`{source}` did not decide on {}, tried before it is built: {fault}", fresh.title);
+                format!("`{source}` failed on {}, in the trial before the build: {fault}", fresh.title);
             Err(Error::told(what, fault.hint()))
         }
     }
@@ -112,7 +112,7 @@ fn described(bytes: &[u8], what: &Path, screen: &mut Screen<'_>) -> Result<Loade
     let sandbox = policy_loader::sandbox(Caps::default())?;
     Loaded::of(&sandbox, bytes, &what.display().to_string(), screen).map_err(|e| {
         let kind = allot_sandbox::kind_of(bytes).unwrap_or_default();
-        let what = format!("`{}` was built, but is no {}: {e}", what.display(), kind.noun());
+        let what = format!("`{}` was built, but is not a valid {}: {e}", what.display(), kind.noun());
         Error::told(what, loaded::hint(kind, &e))
     })
 }

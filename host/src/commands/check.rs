@@ -9,9 +9,9 @@ mod time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use allot_base::{Error, Exit, Result};
 use allot_component::Kind;
 use allot_config::CapsConfig;
-use allot_error::{Error, Exit, Result};
 use allot_sandbox::{Caps, Grader};
 use allot_settings::ComponentConfig;
 use clap::Args;
@@ -31,7 +31,7 @@ use crate::screen::Screen;
 pub struct Check {
     /// A policy's name, the path of a policy's or grader's component, or a draft: a path to `policy.py`, or to its folder
     policy: String,
-    /// A setting of it, as NAME=VALUE; may be given many times
+    /// Set one of its settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Wasm instructions that a call may use
@@ -54,14 +54,14 @@ pub struct Check {
 /// The longest time that a check may take, in seconds.
 const LONGEST: f64 = 86_400.0;
 
-/// Checks it.
+/// Checks the policy or grader.
 pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     let caps =
         CapsConfig { fuel: command.fuel, seconds: command.seconds, memory: command.memory, states: None };
     caps.check("the command line")?;
     if !(command.within > 0.0 && command.within <= LONGEST) {
-        let what = format!("`--within {}` is no time for a check", command.within);
-        return Err(Error::new(what).hint(format!("it is in seconds, more than 0 and at most {LONGEST}")));
+        let what = format!("`--within` is {}, which is out of range", command.within);
+        return Err(Error::new(what).hint(format!("set it in seconds, above 0 and at most {LONGEST}")));
     }
     let within = Duration::from_secs_f64(command.within);
     let component = !policy_loader::is_draft(&command.policy);
@@ -73,7 +73,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
     if !component {
         caps = policy_loader::draft_caps(caps);
     }
-    // One call can't take longer than all of them.
+    // One call can't take longer than the whole check.
     let limits_calls = command.seconds.is_none() && caps.time > within;
     if limits_calls {
         caps.time = within;
@@ -84,7 +84,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
         None => Loaded::Policy(policy_loader::draft(&command.policy, caps)?),
     };
     let typed = allot_config::typed(&command.set, "--set ")?;
-    // It begins here: without compiling an interpreter.
+    // The time starts here, after an interpreter has been compiled.
     let time = Time::new(within, limits_calls);
     Ok(match &loaded {
         Loaded::Policy(policy) => {
@@ -110,7 +110,7 @@ pub fn run(command: &Check, screen: &mut Screen<'_>) -> Result<Exit> {
 }
 
 impl Check {
-    /// The limits of a grader's call: a run's own, where nothing else is said.
+    /// Returns the limits of a grader's call: a run's defaults, unless the options change them.
     fn of_grader(&self) -> Caps {
         let Caps { fuel, time, memory } = ComponentConfig::of(&self.policy).caps();
         Caps {

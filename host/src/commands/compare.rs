@@ -1,10 +1,10 @@
-//! `allot compare`: policies over seeds, under one budget.
+//! `allot compare`: compares policies over seeds, under one budget.
 
 use std::path::{Path, PathBuf};
 
 use allot_allocation::Run;
+use allot_base::{Error, Exit, Result, count};
 use allot_config::compare::Seeds;
-use allot_error::{Error, Exit, Result, count};
 use allot_executor::{Setup, Where};
 use clap::Args;
 
@@ -23,7 +23,7 @@ pub struct Compare {
     /// The config, a file or the name of one that ships: a run's, with a section for the comparison
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
     overrides: Vec<String>,
     /// The folder for the comparison; an existing one is resumed [default: a new one under runs/]
@@ -32,8 +32,8 @@ pub struct Compare {
     /// Resume the comparison in this folder
     #[arg(long, value_name = "FOLDER")]
     resume: Option<PathBuf>,
-    /// Other seeds than the config's: how many, as in 20, or which, as in 3,5,8; an existing comparison
-    /// gets those that it lacks
+    /// Use these seeds instead of the config's: a number, as in 20, or a list, as in 3,5,8; an existing
+    /// comparison runs the ones it lacks
     #[arg(long)]
     seeds: Option<Seeds>,
     /// Try every combination of the values in [compare.tune], and show all of them: no comparison, no winner
@@ -56,12 +56,12 @@ pub struct Compare {
     json: bool,
 }
 
-/// Compares.
+/// Runs the comparison.
 pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let here = command.executor == Where::Local;
     if command.slurm_options.is_some() && command.executor != Where::Slurm {
-        let error = Error::new("--slurm-options is for runs that Slurm makes");
-        return Err(error.hint("leave it out, or say --executor slurm"));
+        let error = Error::new("--slurm-options needs --executor slurm");
+        return Err(error.hint("leave it out, or set --executor slurm"));
     }
     let jobs = command.jobs.map(usize::from);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -117,7 +117,7 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(if failed { Exit::Bad } else { Exit::Good })
 }
 
-/// How many runs are made at a time, in words.
+/// Returns the number of concurrent runs, in words.
 fn pace(at_once: Option<usize>, executor: Where) -> String {
     match (at_once, executor) {
         (Some(n), Where::Local) => format!("{n} at a time"),
@@ -126,7 +126,7 @@ fn pace(at_once: Option<usize>, executor: Where) -> String {
     }
 }
 
-/// The command that goes on with a comparison.
+/// Returns the command that resumes a comparison.
 fn go_on(command: &Compare, folder: &Path) -> String {
     let executor = command.executor;
     let place =
@@ -136,35 +136,35 @@ fn go_on(command: &Compare, folder: &Path) -> String {
 }
 
 fn paused(go_on: &str, screen: &mut Screen<'_>) -> Exit {
-    screen.tell(format_args!("paused; to go on: {go_on}"));
+    screen.tell(format_args!("paused; to continue: {go_on}"));
     Exit::Bad
 }
 
-/// What there is of a comparison already.
+/// The existing part of a comparison.
 struct Standing {
-    /// Runs that it has beyond those of the comparison in its folder; none where that folder has no comparison.
+    /// Number of runs that the comparison in its folder lacks; none if the folder has no comparison.
     more: Option<usize>,
-    /// Runs that are over.
+    /// Number of finished runs.
     done: usize,
 }
 
 impl Standing {
     fn of(command: &Compare, comparison: &Comparison, setup: &Setup<'_>) -> Result<Self> {
-        // Without a folder of its own, a dry run is of a comparison that is not there yet.
+        // Without a folder, a dry run describes a new comparison.
         let placed = !command.dry_run || command.resume.is_some() || command.out.is_some();
         let more = if placed { comparison.more()? } else { None };
         if more.is_some_and(|more| more > 0) {
-            // Clusters know runs by their numbers, and those are others in a comparison that has grown.
+            // Clusters identify runs by numbers, which change when a comparison grows.
             Where::nothing_left(setup)?;
         }
         let done = if more.is_some() && comparison.settled { comparison.field().over() } else { 0 };
         Ok(Self { more, done })
     }
 
-    /// Checks the arms, where runs are left to make, and tells the comparison's notes.
+    /// Checks the arms if runs are left, and prints the comparison's notes.
     fn check(&self, command: &Compare, comparison: &Comparison, screen: &mut Screen<'_>) -> Result<Vec<Run>> {
         let left = self.done < comparison.runs.len();
-        // What is over is not run again: nothing that it was made of is needed.
+        // Finished runs are not repeated, so their components are not needed.
         let checked = command.resume.is_none() && command.out.is_none() && !command.dry_run;
         let arms = if left && !checked { comparison.check(screen)? } else { Vec::new() };
         let grown = self.more.is_some_and(|more| more > 0);
@@ -173,7 +173,7 @@ impl Standing {
         Ok(arms)
     }
 
-    /// How many runs have finished, and how many are added to a comparison that was there.
+    /// Returns how many runs have finished, and how many are added to an existing comparison.
     fn words(&self, done: usize) -> String {
         let done = if done > 0 { format!("; {done} have finished") } else { String::new() };
         match self.more.unwrap_or(0) {
@@ -183,7 +183,7 @@ impl Standing {
     }
 }
 
-/// Tells which runs failed; returns whether some did.
+/// Prints which runs failed. Returns whether any did.
 fn failed(jobs: &Jobs<'_>, screen: &mut Screen<'_>) -> bool {
     let mut some = false;
     for job in &jobs.all {
@@ -196,7 +196,7 @@ fn failed(jobs: &Jobs<'_>, screen: &mut Screen<'_>) -> bool {
     some
 }
 
-/// Makes the report of a comparison, and shows it.
+/// Writes the report of a comparison, and shows it.
 fn report(folder: &PathBuf, json: bool, screen: &mut Screen<'_>) -> Result<()> {
     let out = folder.join("report");
     screen.draw("making the report");
@@ -206,17 +206,17 @@ fn report(folder: &PathBuf, json: bool, screen: &mut Screen<'_>) -> Result<()> {
     report::tell(&made, &out, json, screen)
 }
 
-/// What came of tuning the arms.
+/// The result of tuning the arms.
 enum Tuned {
-    /// They are what they are compared as.
+    /// The arms have their final settings.
     Settled(Box<Comparison>),
-    /// All there is was tried, to be looked at.
+    /// A grid search is complete.
     Looked,
-    /// It can go on.
+    /// The tuning can be resumed.
     Paused,
 }
 
-/// Tunes a comparison's arms, if they are not tuned yet.
+/// Tunes a comparison's arms, unless they are already tuned.
 fn tuned(
     comparison: Comparison,
     open: tuning::Open<'_>,
@@ -242,12 +242,12 @@ fn tuned(
     Ok(Tuned::Settled(Box::new(again)))
 }
 
-/// The option `--seeds`, a short word for a key, whose place in the config tells what may be said.
+/// Returns the option `--seeds` as an override of its config key.
 fn seeds_of(command: &Compare) -> Vec<String> {
     command.seeds.iter().map(|seeds| format!("compare.seeds={}", seeds.value())).collect()
 }
 
-/// The comparison that is meant.
+/// Opens the command's comparison.
 fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> Result<Comparison> {
     let seeds = seeds_of(command);
     let grid = command.grid.then(|| "compare.tune.grid=true".to_owned());
@@ -255,7 +255,7 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
     if let Some(folder) = &command.resume {
         if command.config.is_some() {
             let error = Error::new("--resume takes no config");
-            return Err(error.hint("leave the config out: a comparison goes on with its own"));
+            return Err(error.hint("leave the config out: a comparison continues with its own"));
         }
         return Comparison::open(folder, &seeds, threads);
     }
@@ -263,7 +263,7 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
     if let Some(out) = &command.out {
         return Comparison::new(config, &overrides, out, threads);
     }
-    // A folder is made for what can run; whatever is wrong with it is told before.
+    // Checked before the folder is created, so that an invalid comparison leaves no folder.
     let nowhere = Comparison::new(config, &overrides, Path::new("runs/.new"), threads)?;
     if command.dry_run {
         return Ok(nowhere);
@@ -272,7 +272,7 @@ fn open(command: &Compare, threads: Option<usize>, screen: &mut Screen<'_>) -> R
     Comparison::new(config, &overrides, &run_dir::new(None, config)?, threads)
 }
 
-/// Says what would run.
+/// Shows the runs of a dry run.
 fn show(comparison: &Comparison, arms: &[Run], runs: String, screen: &mut Screen<'_>) {
     let mut row = |name: &str, value: String| screen.say(format_args!("{name:<22}{value}"));
     for (i, name) in comparison.arms.iter().enumerate() {

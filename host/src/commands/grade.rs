@@ -1,12 +1,12 @@
-//! `allot grade`: the rewards of answers that are there already, to try a reward before a run or to judge again after one.
+//! `allot grade`: rewards of existing answers, to try a reward before a run, or to grade again after it.
 
 mod answers;
 mod summary;
 
 use std::path::PathBuf;
 
+use allot_base::{Error, Exit, Result, did_you_mean};
 use allot_config::grade::GradeConfig;
-use allot_error::{Error, Exit, Result, did_you_mean};
 use allot_judges::Verdict;
 use allot_judges::graders::{self, Graders};
 use allot_outputs::graded::{self, GradedRow};
@@ -18,14 +18,14 @@ use crate::{opened, policy_loader};
 use answers::Answers;
 use summary::Summary;
 
-/// Grade answers that are there already: verdicts, rewards and their parts
+/// Grade existing answers: verdicts, rewards and their parts
 #[derive(Debug, Args)]
 pub struct Grade {
     /// The config whose `[reward]` grades: a file, the name of one that ships, or a run's folder
     config: PathBuf,
     /// The answers: a data file (JSON lines, JSON, parquet, …) with a row for each, or a run's folder
     answers: PathBuf,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// The column that has the `answer`, `gold`, `question`, `source`, `tokens` or earlier `reward`, as NAME=COLUMN
@@ -42,10 +42,10 @@ pub struct Grade {
     show: usize,
 }
 
-/// Answers that graders are asked about before their verdicts are waited for.
+/// Number of answers that graders get before their verdicts are awaited.
 const PORTION: usize = 1024;
 
-/// Grades them.
+/// Grades the answers.
 pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     let resolved = command.config.join("resolved.toml");
     let file = if command.config.is_dir() { &resolved } else { &command.config };
@@ -69,7 +69,7 @@ pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(if answers.bad.is_empty() && summary.ungraded == 0 { Exit::Good } else { Exit::Bad })
 }
 
-/// The columns that were typed.
+/// Parses the columns of the command line.
 fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
     let one = |typed: &String| {
         let (name, column) =
@@ -87,7 +87,7 @@ fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
     typed.iter().map(one).collect()
 }
 
-/// The verdicts, in the order of the answers.
+/// Returns the verdicts, in the order of the answers.
 fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> Result<Vec<GradedRow>> {
     let problems = answers.problems();
     let known = graders::check(&config.reward, &problems)?.into_iter();

@@ -1,11 +1,11 @@
-//! `allot new`: a project to start from, of a policy or a grader.
+//! `allot new`: creates a project of a policy or a grader.
 
 use std::path::PathBuf;
 
 use allot_authoring::copy;
 use allot_authoring::language::Language;
+use allot_base::{Error, Exit, Result};
 use allot_component::Kind;
-use allot_error::{Error, Exit, Result};
 use clap::{Args, ValueEnum};
 
 use crate::screen::Screen;
@@ -13,9 +13,9 @@ use crate::screen::Screen;
 /// Create a project of a policy or a grader
 #[derive(Debug, Args)]
 pub struct New {
-    /// Its name: lower-case letters, digits and dashes
+    /// The project's name: lower-case letters, digits and dashes
     name: String,
-    /// What to write
+    /// What to create
     #[arg(long, value_enum, default_value_t = What::Policy)]
     kind: What,
     /// The language to write it in [default: rust]
@@ -24,7 +24,7 @@ pub struct New {
     /// Start from the source of a shipped policy, in Rust: `allot policies` lists them
     #[arg(long, value_name = "POLICY")]
     like: Option<String>,
-    /// Where to make its folder
+    /// Create the project in this folder
     #[arg(long, default_value = ".")]
     out: PathBuf,
 }
@@ -32,13 +32,13 @@ pub struct New {
 /// What a project is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// A policy: it allocates rollouts
+    /// A policy, which allocates rollouts
     Policy,
-    /// A grader: it judges answers
+    /// A grader, which judges answers
     Grader,
 }
 
-/// Names that no crate can have, or that this one needs.
+/// Names that a crate can't have, or that the project's crate itself needs.
 const TAKEN: [&str; 44] = [
     "abstract",
     "allot-grader",
@@ -86,7 +86,7 @@ const TAKEN: [&str; 44] = [
     "use",
 ];
 
-/// Makes it.
+/// Creates the project.
 pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
     let name = &command.name;
     let kind = match command.kind {
@@ -99,12 +99,12 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
         && name.len() <= 40
         && !TAKEN.contains(&name.as_str());
     if !fine {
-        let error = Error::new(format!("`{name}` can't be a {}'s name", kind.noun()));
-        return Err(error.hint("a name is lower-case letters, digits and dashes, as in `my-policy`"));
+        let error = Error::new(format!("`{name}` is not a valid {} name", kind.noun()));
+        return Err(error.hint("use lower-case letters, digits and dashes, as in `my-policy`"));
     }
     let folder = command.out.join(name);
     if folder.exists() {
-        return Err(Error::new(format!("there is a `{}` already", folder.display())));
+        return Err(Error::new(format!("`{}` already exists", folder.display())));
     }
     let Some(like) = &command.like else {
         command.lang.unwrap_or(Language::Rust).start(kind, name, &folder)?;
@@ -119,7 +119,7 @@ pub fn run(command: &New, screen: &mut Screen<'_>) -> Result<Exit> {
 }
 
 impl New {
-    /// Whether what else was asked for goes with `--like`.
+    /// Checks that the other options are compatible with `--like`.
     fn can_copy(&self) -> Result<()> {
         if self.kind == What::Grader {
             let error = Error::new("`--like` copies a policy, and `--kind grader` starts a grader");

@@ -1,6 +1,6 @@
-//! `allot pack`: a policy or a grader as others would use it: what it is, its hash, and where it can be had.
+//! `allot pack`: describes a policy or a grader for its users: its kind, its hash, and where to get it.
 
-use allot_error::{Exit, Result};
+use allot_base::{Exit, Result};
 use allot_sandbox::Caps;
 use clap::Args;
 
@@ -22,7 +22,7 @@ pub struct Pack {
     json: bool,
 }
 
-/// Shows it.
+/// Describes the component.
 pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Exit> {
     let sandbox = policy_loader::sandbox(Caps::default())?;
     let bytes = policy_loader::bytes(&command.policy, screen)?;
@@ -32,7 +32,7 @@ pub fn run(command: &Pack, screen: &mut Screen<'_>) -> Result<Exit> {
         None => None,
         Some(address) => {
             screen.draw(format_args!("pushing to {address}"));
-            let pushed = allot_registry::push(&bytes, address);
+            let pushed = allot_remote::registry::push(&bytes, address);
             screen.draw("");
             Some(pushed?.to_string())
         }

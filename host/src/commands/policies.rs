@@ -1,7 +1,7 @@
-//! `allot policies`: what ships, and what can be set.
+//! `allot policies`: lists shipped policies and their settings.
 
 use allot_allocation::shown;
-use allot_error::{Exit, Result};
+use allot_base::{Exit, Result};
 use allot_sandbox::{Caps, Grader, Policy, Setting};
 use clap::Args;
 
@@ -12,14 +12,14 @@ use crate::{policy_loader, shipped};
 /// List the shipped policies, with their settings
 #[derive(Debug, Args)]
 pub struct Policies {
-    /// Only this one: a name, or the path of a component
+    /// Show only this one: a name, or the path of a component
     policy: Option<String>,
     /// As JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Lists them.
+/// Lists the policies.
 pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Exit> {
     let sandbox = policy_loader::sandbox(Caps::default())?;
     let sources = match &command.policy {
@@ -42,7 +42,7 @@ pub fn run(command: &Policies, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// One policy and its settings, for people.
+/// Shows a policy and its settings as text.
 pub fn show(policy: &Policy, screen: &mut Screen<'_>) {
     about(&About::of_policy(policy), screen);
     let signals = &policy.description().signals;
@@ -51,7 +51,7 @@ pub fn show(policy: &Policy, screen: &mut Screen<'_>) {
     }
 }
 
-/// One grader and its settings, for people.
+/// Shows a grader and its settings as text.
 pub fn show_grader(grader: &Grader, screen: &mut Screen<'_>) {
     about(&About::of_grader(grader), screen);
     let parts = &grader.description().parts;
@@ -70,14 +70,14 @@ fn about(d: &About<'_>, screen: &mut Screen<'_>) {
     }
 }
 
-/// A policy, for programs.
+/// Returns a policy's description as JSON.
 pub fn json(policy: &Policy) -> serde_json::Value {
     let mut all = json_of(&About::of_policy(policy), policy.contract());
     all["signals"] = policy.description().signals.clone().into();
     all
 }
 
-/// A grader, for programs.
+/// Returns a grader's description as JSON.
 pub fn json_of_grader(grader: &Grader) -> serde_json::Value {
     let mut all = json_of(&About::of_grader(grader), grader.contract());
     all["kind"] = "grader".into();

@@ -1,9 +1,9 @@
-//! `allot pretrain`: a small model from nothing.
+//! `allot pretrain`: trains a small model from random weights.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use allot_error::{Exit, Result};
+use allot_base::{Exit, Result};
 use allot_pretrain::{Alphabet, Lessons, Progress, Recipe, Trained, Unfinished, folder, measure, train};
 use clap::Args;
 
@@ -13,15 +13,15 @@ use crate::{interrupt, memory, opened, run_dir};
 /// Train a small model from random weights in minutes, on examples with mistakes
 #[derive(Debug, Args)]
 pub struct Pretrain {
-    /// The recipe: a file, or the name of one that ships
+    /// The recipe: a file, or a shipped recipe's name
     recipe: PathBuf,
-    /// The model's folder, a new one; a training of it that was stopped goes on
+    /// The model's folder; a training that was stopped there resumes
     #[arg(long)]
     out: PathBuf,
-    /// Another value than the recipe's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the recipe, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Another number of steps than the recipe's
+    /// Train for this number of steps instead of the recipe's
     #[arg(long, conflicts_with = "measure_only", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
     /// Only evaluate the model that is in the folder
@@ -29,14 +29,14 @@ pub struct Pretrain {
     measure_only: bool,
 }
 
-/// Makes it, and tells how often it is right.
+/// Trains the model, and prints its accuracy.
 pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut recipe = Recipe::of(&opened::config(&command.recipe, &command.overrides, screen)?)?;
     recipe.training.steps = command.steps.unwrap_or(recipe.training.steps);
     let device = allot_engine::tensors::open(recipe.training.device)?;
     let alphabet = Alphabet::new(&recipe.tokenizer.alphabet)?;
     let unfinished = Unfinished::of(&command.out);
-    // It may have been stopped when the model was there and what led to it was not gone yet.
+    // It may have stopped when the model was complete, but its training state was not yet removed.
     let there = folder::is_free(&command.out).err().filter(|_| !command.measure_only);
     if let Some(error) = there.as_ref().filter(|_| !unfinished.exists()) {
         return Err(error.clone());
@@ -48,7 +48,7 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
     if !command.measure_only {
         let shape = recipe.shape(&alphabet);
         screen.tell(format_args!("{} parameters, {} tokens", shape.parameters(), shape.vocabulary));
-        // A GPU's memory is not this machine's.
+        // The check is about this machine's memory, not a GPU's.
         if !recipe.is_on_a_gpu() {
             memory::has_room(&recipe.memory(&shape, &lessons))?;
         }
@@ -59,7 +59,7 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
                 screen.tell(format_args!("goes on after step {}", reached.steps));
             }
             let start = Instant::now();
-            let stop = interrupt::listen("stopping: what was learned is kept; again to stop at once");
+            let stop = interrupt::listen("stopping: progress is kept; press Ctrl-C again to stop at once");
             let trained =
                 train(&recipe, &shape, &lessons, &device, reached.as_ref(), &stop, |progress, core| {
                     let Progress { step, steps, loss, speed } = progress;
@@ -82,7 +82,7 @@ pub fn run(command: &Pretrain, screen: &mut Screen<'_>) -> Result<Exit> {
         unfinished.done()?;
         screen.tell(format_args!("model in {}", command.out.display()));
     }
-    // Read back even where it was just made: what is measured is what was written, rounding included.
+    // Read back even after training, to measure what was written, including rounding.
     let core = folder::read(&command.out, &alphabet, &recipe.training, &device)?;
     screen.say(measure(core.as_ref(), &lessons, &alphabet, recipe.spread, recipe.training.seed)?);
     Ok(Exit::Good)

@@ -1,11 +1,11 @@
-//! `allot replay`: a recorded run's questions, put to another policy or another build of the same.
+//! `allot replay`: calls a policy, or another build of it, with the views of a recorded run.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
 
 use allot_allocation::{Columns, Plan, Run, Terms, Value, View, rules, shown};
-use allot_error::{Error, Exit, Result, signals};
+use allot_base::{Error, Exit, Result, signals};
 use allot_record::{Asked, Head, Line, Reader, Swap, Views, unhex};
 use allot_sandbox::{Cost, Policy, Sandbox};
 use clap::Args;
@@ -19,13 +19,13 @@ use crate::{components, diff, policy_loader, shipped};
 pub struct Replay {
     /// The record, or the run's folder
     record: PathBuf,
-    /// The policy to ask: a name, a component's path, oci://…, or a draft: a path to `policy.py`, or to its folder
-    /// [default: the run's own; of several, each on its part]
+    /// The policy to call: a name, a component's path, oci://…, or a draft (a path to `policy.py`, or to
+    /// its folder) [default: the run's own; of several, each on its part]
     policy: Option<String>,
     /// A setting of the policy, as NAME=VALUE; the others are as recorded
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Only this call, shown as a whole; also one that failed and was kept as view-STEP.ROUND.json
+    /// Show only this call, whole; also one that failed and was kept as view-STEP.ROUND.json
     #[arg(long, value_name = "STEP.ROUND")]
     at: Option<At>,
     /// Differing plans to show
@@ -48,24 +48,24 @@ impl FromStr for At {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let both = text.split_once('.').and_then(|(s, r)| Some((s.parse().ok()?, r.parse().ok()?)));
-        let (step, round) = both.ok_or("it is a step and a round, as in 12.0")?;
+        let (step, round) = both.ok_or("expected a step and a round, as in 12.0")?;
         Ok(Self { step, round })
     }
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Default)]
 struct Replayed {
     calls: u64,
     differ: u64,
     states: u64,
-    /// The first call whose plan differs, and the policy that was asked there.
+    /// The first call whose plan differs, and the policy that was called.
     first: Option<((u32, u32), String)>,
-    /// Steps from which on the record has another policy, and the policy that is asked from there on.
+    /// The steps at which the record changes its policy, and the policy that is called from there on.
     swaps: Vec<(u32, String)>,
 }
 
-/// A policy that is asked again, with what it remembers.
+/// A policy that is called again, with its state.
 struct Witness {
     policy: Rc<Policy>,
     name: String,
@@ -73,7 +73,7 @@ struct Witness {
     state: Vec<u8>,
 }
 
-/// The policies that are asked about a record: the one that was named, or each on the part that it decided.
+/// The policies to call: the one in the command, or the record's own ones, each on its part.
 struct Witnesses<'a> {
     command: &'a Replay,
     head: &'a Head,
@@ -81,7 +81,7 @@ struct Witnesses<'a> {
     named: Option<Rc<Policy>>,
 }
 
-/// Replays it.
+/// Replays the record.
 pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
     let (mut reader, head) = Reader::open(&command.record)?;
     let witnesses = Witnesses::new(command, &head, screen)?;
@@ -96,9 +96,9 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         let line = line?;
         ended |= matches!(line, Line::End(_));
         if let Line::Swap(swap) = &line {
-            // The recorded policy began anew here, and so does the one asked.
+            // The recorded policy began again here, so the called one does, too.
             witness = witnesses.after(swap, screen)?;
-            // Of several at one step only the last decided anything.
+            // Of several swaps at one step, only the last policy decided anything.
             tally.swaps.retain(|(step, _)| *step != swap.step);
             tally.swaps.push((swap.step, witness.name.clone()));
         }
@@ -131,11 +131,11 @@ pub fn run(command: &Replay, screen: &mut Screen<'_>) -> Result<Exit> {
         show(&tally, screen);
         if reader.cut() {
             screen.say(format_args!(
-                "the record's last line is cut off; it was left out (line {})",
+                "the record's last line is cut off and was left out (line {})",
                 reader.line()
             ));
         } else if !ended {
-            screen.say("the record has no end: the run was cut off, or goes on still");
+            screen.say("the record has no end: the run was interrupted or is still going");
         }
     }
     Ok(if tally.differ == 0 { Exit::Good } else { Exit::Bad })
@@ -149,21 +149,21 @@ impl<'a> Witnesses<'a> {
         Ok(Self { command, head, sandbox, named: named.map(Rc::new) })
     }
 
-    /// The policy that is asked from the record's first call on.
+    /// Returns the policy that is called from the record's first call on.
     fn first(&self, screen: &mut Screen<'_>) -> Result<Witness> {
         let policy = self.policy(&self.head.policy.sha256, screen)?;
         let settings = settings(self.command, &self.head.run.settings, &policy, Some(screen))?;
         self.begun(policy, Run { settings, ..self.head.run.clone() })
     }
 
-    /// The policy that is asked once another one, or the same one with other settings, took over.
+    /// Returns the policy that is called after a swap.
     fn after(&self, swap: &Swap, screen: &mut Screen<'_>) -> Result<Witness> {
         let policy = self.policy(&swap.policy.sha256, screen)?;
         let settings = settings(self.command, &swap.settings, &policy, None)?;
         self.begun(policy, Run { settings, terms: swap.terms.clone(), ..self.head.run.clone() })
     }
 
-    /// The one that was named, or that of this hash.
+    /// Returns the command's policy, or the one with this hash.
     fn policy(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Rc<Policy>> {
         let policy = match &self.named {
             Some(named) => Rc::clone(named),
@@ -178,11 +178,11 @@ impl<'a> Witnesses<'a> {
         Ok(policy)
     }
 
-    /// The component that decided.
+    /// Returns the component that decided in the run.
     fn own(&self, sha256: &str, screen: &mut Screen<'_>) -> Result<Policy> {
         if self.head.policy.draft {
             let name = &self.head.policy.name;
-            let what = format!("a draft of `{name}` decided in this run, and runs keep no copy of drafts");
+            let what = format!("this run used a draft of `{name}`, and runs do not keep copies of drafts");
             let hint = "give the policy to replay: `allot replay RUN FOLDER/policy.py`, or a component";
             return Err(Error::new(what).hint(hint));
         }
@@ -193,7 +193,7 @@ impl<'a> Witnesses<'a> {
     }
 
     fn begun(&self, policy: Rc<Policy>, run: Run) -> Result<Witness> {
-        // Those of a policy that took over, too: they are the data set's from the start.
+        // Includes the columns of a policy that took over: the record has all columns from its start.
         let asks = !policy.description().columns.is_empty();
         let columns = if asks { allot_record::columns(&self.command.record)? } else { Columns::default() };
         Witness::new(policy, run, &columns)
@@ -225,24 +225,24 @@ impl Witness {
     }
 }
 
-/// What was kept of a call that failed.
+/// The stored input of a failed call.
 #[derive(Deserialize)]
 struct Kept {
     state: String,
     view: View,
 }
 
-/// A call of a run, and the policy that is asked about it.
+/// A call of a run, and the policy to call with it.
 struct OneCall {
     witness: Witness,
     view: View,
-    /// The recorded plan; none of a call that failed.
+    /// The recorded plan; none for a failed call.
     recorded: Option<Plan>,
 }
 
 impl OneCall {
-    /// Finds a call. A policy of the recorded one's name gets the recorded state; another one is asked about all calls
-    /// before it.
+    /// Finds a call. If the policy has the recorded policy's name, it gets the recorded state. Another
+    /// policy is called with all earlier views first.
     fn find(
         witnesses: &Witnesses<'_>,
         at: At,
@@ -286,7 +286,7 @@ impl OneCall {
         Ok(Self { witness, view, recorded })
     }
 
-    /// Asks about it, and shows the plan.
+    /// Calls the policy, and shows the plan.
     fn ask(&self, json: bool, screen: &mut Screen<'_>) -> Result<Exit> {
         let Self { witness, view, recorded } = self;
         let (plan, cost) = witness.ask(view)?;
@@ -301,7 +301,7 @@ impl OneCall {
             screen.say(diff::text(&plan).trim_end());
             let told = match equal {
                 Some(true) => "as recorded",
-                Some(false) => "the record has another plan; replay without --at shows how they differ",
+                Some(false) => "the record has another plan; replay without --at to see how they differ",
                 None => "the run stopped at this call; now it has a plan",
             };
             let (fuel, memory) = (cost.fuel, cost.memory);
@@ -312,7 +312,7 @@ impl OneCall {
     }
 }
 
-/// What a run's folder keeps of a call that failed.
+/// Returns the stored input of a failed call.
 fn kept(record: &Path, at: At) -> Result<Kept> {
     let folder = folder(record);
     let path = folder.join(format!("view-{}.{}.json", at.step, at.round));
@@ -320,31 +320,31 @@ fn kept(record: &Path, at: At) -> Result<Kept> {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let what = format!("the record has no step {}, round {}", at.step, at.round);
-            return Err(Error::new(what).hint("steps and rounds count from 0"));
+            return Err(Error::new(what).hint("count steps and rounds from 0"));
         }
         Err(e) => return Err(Error::file("read", &path, &e)),
     };
     serde_json::from_str(&text)
-        .map_err(|e| Error::new(format!("`{}` is no view that was kept: {e}", path.display())))
+        .map_err(|e| Error::new(format!("`{}` is not a valid saved view: {e}", path.display())))
 }
 
-/// The folder of a run that is told by itself or by its record.
+/// Returns a run's folder, from the folder or the record.
 fn folder(record: &Path) -> &Path {
     if record.is_dir() { record } else { record.parent().unwrap_or(Path::new(".")) }
 }
 
-/// The policy that a run's config names.
+/// Returns the policy in a run's config.
 fn of_config(record: &Path) -> Result<String> {
     let table = std::fs::read_to_string(folder(record).join("resolved.toml")).ok();
     let table: Option<toml::Table> = table.and_then(|text| toml::from_str(&text).ok());
     let named = table.and_then(|table| Some(table.get("policy")?.get("use")?.as_str()?.to_owned()));
     named.ok_or_else(|| {
-        let what = format!("there is no config beside `{}` that would name a policy", record.display());
-        Error::new(what).hint("say which to ask: allot replay RECORD POLICY")
+        let what = format!("there is no config beside `{}` to name the policy", record.display());
+        Error::new(what).hint("name the policy: allot replay RECORD POLICY")
     })
 }
 
-/// Whether two plans are the same, but for what the policies remember.
+/// Returns whether two plans are equal, without the policies' states.
 fn same(plan: &Plan, recorded: &Plan) -> bool {
     Plan { state: recorded.state.clone(), ..plan.clone() } == *recorded
 }
@@ -354,23 +354,25 @@ fn show(tally: &Replayed, screen: &mut Screen<'_>) {
     match &tally.first {
         None if tally.states == 0 => screen.say(format_args!("{calls} calls, no difference")),
         None => screen.say(format_args!(
-            "{calls} calls, no plan differs; the states of {} do, which is another build's right",
+            "{calls} calls, no plan differs; the states of {} differ, as those of another build may",
             tally.states
         )),
         Some(((step, round), name)) => {
             screen.say(format_args!("{calls} calls, {} differ", tally.differ));
             screen.say(format_args!(
-                "valid up to the first difference, at step {step}, round {round}: from there on {name} was shown a run that it did not steer"
+                "valid up to the first difference, at step {step}, round {round}: from there on {name} saw \
+                 a run that it did not control"
             ));
         }
     }
     for (step, name) in &tally.swaps {
-        screen
-            .say(format_args!("the record has another policy from step {step} on; {name} began anew there"));
+        screen.say(format_args!(
+            "the record has another policy from step {step} on; {name} started afresh there"
+        ));
     }
 }
 
-/// The recorded settings, those typed on top, and defaults for what the record does not know.
+/// Returns the recorded settings, overridden by options, with defaults for settings that the record lacks.
 fn settings(
     command: &Replay,
     recorded: &[(String, Value)],
@@ -400,14 +402,14 @@ fn settings(
         screen.tell(format_args!("as recorded, unless --set says otherwise: {}", kept.join(", ")));
     }
     if !defaults.is_empty() {
-        screen.tell(format_args!("not in the record, so by default: {}", defaults.join(", ")));
+        screen.tell(format_args!("not in the record, set to the defaults: {}", defaults.join(", ")));
     }
     let ours = |name: &str| description.settings.iter().any(|s| s.name == name);
     let unknown: Vec<String> =
         recorded.iter().filter(|(n, _)| !ours(n)).map(|(n, _)| shown::name(n)).collect();
     if !unknown.is_empty() {
         screen.tell(format_args!(
-            "in the record, but no settings of `{}`: {}",
+            "in the record, but not settings of `{}`: {}",
             description.name,
             unknown.join(", ")
         ));

@@ -1,8 +1,8 @@
-//! `allot report`: what runs came to, as a page, figures and tables.
+//! `allot report`: reports on runs with a page, figures and tables.
 
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Exit, Result, did_you_mean};
+use allot_base::{Error, Exit, Result, did_you_mean};
 use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
 use allot_report::tuning::Tuning;
@@ -24,7 +24,7 @@ pub struct ReportRuns {
     /// The policy that the others are compared with [default: the comparison's, or the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// An accuracy, from 0 to 1, whose cost is reported; may be given many times
+    /// Report the cost to this accuracy, from 0 to 1; repeatable
     #[arg(long = "target", value_name = "ACCURACY")]
     targets: Vec<f64>,
     /// The unit of costs: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
@@ -33,10 +33,10 @@ pub struct ReportRuns {
     /// The report as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Instead of what it comes to, print a table, for a paper or a spreadsheet
+    /// Print a table instead of the summary, for a paper or a spreadsheet
     #[arg(long)]
     format: Option<Format>,
-    /// Which table; may be given many times [default: result]
+    /// Print this table; repeatable [default: result]
     #[arg(long = "table", value_name = "NAME", requires = "format")]
     tables: Vec<String>,
 }
@@ -52,7 +52,7 @@ enum Format {
     Csv,
 }
 
-/// Runs it.
+/// Writes the report.
 pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut gathered = gather::gather(&command.runs)?;
     ask(command, &mut gathered)?;
@@ -74,7 +74,7 @@ pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     Ok(Exit::Good)
 }
 
-/// Shows a report, or prints it as JSON, and says where it is.
+/// Shows a report, or prints it as JSON, and prints its path.
 pub fn tell(report: &Report, out: &Path, json: bool, screen: &mut Screen<'_>) -> Result<()> {
     if json {
         screen.say(serde_json::to_string(report).map_err(|e| Error::new(format!("no JSON: {e}")))?);
@@ -89,12 +89,11 @@ fn tell_place(out: &Path, screen: &mut Screen<'_>) {
     screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
 }
 
-/// What was typed goes before what a comparison's config says.
+/// Options override the comparison's config.
 fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     let question = &mut gathered.question;
     if let Some(target) = command.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
-        let error =
-            Error::new(format!("`--target {target}` is no accuracy; it is more than 0 and at most 1"));
+        let error = Error::new(format!("`--target` is {target}; expected an accuracy above 0 and at most 1"));
         return Err(if *target > 1.0 && *target <= 100.0 {
             error.hint(format!("for {target} %: {}", target / 100.0))
         } else {
@@ -114,7 +113,7 @@ fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
     Ok(())
 }
 
-/// Tables by their names, an empty line between them.
+/// Prints tables by name, separated by empty lines.
 fn print(report: &Report, format: Format, names: &[String], screen: &mut Screen<'_>) -> Result<()> {
     let all = tables::all(report);
     let result = ["result".to_owned()];
@@ -137,7 +136,7 @@ fn print(report: &Report, format: Format, names: &[String], screen: &mut Screen<
     Ok(())
 }
 
-/// The report on the screen: the table, what to beware of, and what it comes to.
+/// Shows the report: the table, warnings, and the conclusion.
 fn show(report: &Report, screen: &mut Screen<'_>) {
     screen.say(&report.title);
     screen.say("");
@@ -161,14 +160,14 @@ fn show(report: &Report, screen: &mut Screen<'_>) {
     }
 }
 
-/// The result as a table: a row for each arm.
+/// Returns the result as a table, one row per arm.
 fn table(report: &Report) -> Vec<String> {
     let target = report.targets.iter().find(|t| t.axis == report.axis);
     let goal = target.map(|t| format!("to {}", number::percent_tick(t.accuracy))).unwrap_or_default();
     let axis = report.axis.words();
     let mut head = vec!["policy".to_owned(), "runs".to_owned()];
     if target.is_some() {
-        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "× fewer".to_owned()]);
+        head.extend(["reached".to_owned(), format!("{axis} {goal}"), "than the baseline".to_owned()]);
     }
     head.extend(["accuracy at the end".to_owned(), "difference".to_owned()]);
     let mut rows = vec![head];
@@ -179,9 +178,9 @@ fn table(report: &Report) -> Vec<String> {
             let reached = &target.rows[i];
             let median = reached.median.map_or("not reached".to_owned(), number::cost);
             let ratio = if i == report.baseline {
-                Some("1".to_owned())
+                None
             } else {
-                reached.ratio.map(|r| ranged(r, 1.0, 2)).or_else(|| bounded(reached.bound?))
+                reached.ratio.map(compared).or_else(|| bounded(reached.bound?))
             };
             row.push(format!("{}/{}", reached.reached, reached.runs));
             row.extend([median, ratio.unwrap_or_else(|| "–".to_owned())]);
@@ -194,7 +193,7 @@ fn table(report: &Report) -> Vec<String> {
     aligned(&rows)
 }
 
-/// Rows in columns, the first to the left and the others to the right.
+/// Aligns rows in columns: the first to the left, the others to the right.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
@@ -208,7 +207,7 @@ fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// What a tuning came to, on the screen: a row for each arm.
+/// Shows the result of a tuning, one row per arm.
 pub fn tuned(tuning: &Tuning, screen: &mut Screen<'_>) {
     let table = tables::tuning::winners(tuning);
     let head = table.columns.iter().map(|column| column.head.clone()).collect();
@@ -220,16 +219,23 @@ pub fn tuned(tuning: &Tuning, screen: &mut Screen<'_>) {
     screen.say("");
 }
 
-/// What bounds a ratio, where there is none.
+/// Returns the bounds of a ratio that has no estimate.
 fn bounded(bound: Bound) -> Option<String> {
-    let bare = |text: String| text.trim_end_matches('×').to_owned();
-    let low = bound.low.map(|low| format!("≥ {}", bare(number::times_at_least(low))));
-    let high = bound.high.map(|high| format!("≤ {}", bare(number::times_at_most(high))));
+    let (low, high) = (bound.low.map(number::compared_at_least), bound.high.map(number::compared_at_most));
     let both: Vec<String> = low.into_iter().chain(high).collect();
     (!both.is_empty()).then(|| both.join(", "))
 }
 
-/// A number with its interval.
+/// Returns a ratio of costs with its interval.
+fn compared(ratio: Estimate) -> String {
+    let words = number::compared(ratio.value);
+    match ratio.low.zip(ratio.high).map(|(low, high)| number::compared_ends(low, high)) {
+        Some((low, high)) => format!("{words} ({low} to {high})"),
+        None => words,
+    }
+}
+
+/// Returns a number with its interval.
 fn ranged(estimate: Estimate, times: f64, digits: usize) -> String {
     let value = times * estimate.value;
     if value.is_nan() {

@@ -1,11 +1,11 @@
-//! `allot rollouts`: some of a run's rollouts, with what was asked.
+//! `allot rollouts`: shows rollouts of a run with their questions.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::{Error, Exit, Result, count};
+use allot_base::{Error, Exit, Result, count};
 use allot_outputs::rollouts::parts;
 use allot_tasks::dataset::undamaged;
 use clap::Args;
@@ -14,18 +14,19 @@ use parquet::record::Field;
 
 use crate::screen::Screen;
 
-/// Look at rollouts of a training run: question, answer, reward, and what happened to each
+/// Show rollouts of a training run: question, answer, reward, and what became of each
 #[derive(Debug, Args)]
 pub struct Rollouts {
     /// The run's folder
     run: PathBuf,
-    /// Only those of this step, counted from 0 as in the table; of a held-out set, the steps done before
+    /// Show only this step, counted from 0 as in the table; for a held-out set, the number of steps done
+    /// before it
     #[arg(long)]
     step: Option<i64>,
-    /// Only those of this prompt
+    /// Show only this prompt
     #[arg(long)]
     prompt: Option<i64>,
-    /// Those of this held-out set, and not those that were trained on or discarded
+    /// Show rollouts of this held-out set instead of training rollouts
     #[arg(long)]
     set: Option<String>,
     /// Rollouts to show
@@ -33,13 +34,13 @@ pub struct Rollouts {
     show: usize,
 }
 
-/// Bytes of a question or of an answer that are shown.
+/// The most bytes shown of a question or an answer.
 const TEXT: usize = 64 << 10;
 
-/// A row by the names of its columns.
+/// A row, by column name.
 type Row = BTreeMap<String, Field>;
 
-/// Shows them.
+/// Shows rollouts.
 pub fn run(command: &Rollouts, screen: &mut Screen<'_>) -> Result<Exit> {
     let place = command.run.join("problems.parquet");
     let mut problems = BTreeMap::new();
@@ -58,7 +59,7 @@ pub fn run(command: &Rollouts, screen: &mut Screen<'_>) -> Result<Exit> {
             }
         })?;
     }
-    // Those of a prompt stay together, in the order they were sampled.
+    // Rollouts of a prompt stay together, in the order of sampling.
     found.sort_by_key(|row| (number(row, "step"), number(row, "prompt"), number(row, "rollout")));
     let mut before = None;
     for row in &found {
@@ -94,9 +95,9 @@ fn wanted(command: &Rollouts, row: &Row) -> bool {
     is(command.step, "step") && is(command.prompt, "prompt") && set == command.set.as_deref()
 }
 
-/// What is known of a rollout, in a line.
+/// Returns a line about a rollout.
 fn headline(row: &Row) -> String {
-    // parquet's own way to show a number is `0E0`.
+    // parquet would format a number as `0E0`.
     let of = |name: &str| match row.get(name)? {
         Field::Null => None,
         Field::Float(x) => Some(x.to_string()),
@@ -112,7 +113,7 @@ fn headline(row: &Row) -> String {
     format!("step {step}{round}, rollout {rollout}: {reward}, {fate}{advantage}, {tokens} tokens{limit}")
 }
 
-/// Text of several lines, set in.
+/// Prints an indented block of text.
 fn block(text: &str, screen: &mut Screen<'_>) {
     let text = shown::lines(text, TEXT);
     text.lines().for_each(|line| screen.say(format_args!("    {line}")));
@@ -132,10 +133,10 @@ fn text(row: &Row, name: &str) -> String {
     }
 }
 
-/// Goes through the rows of a parquet file.
+/// Calls `take` with each row of a parquet file.
 fn each(path: &Path, take: &mut dyn FnMut(Row)) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
-    let odd = |e: String| Error::new(format!("`{}` is no table that can be read: {e}", path.display()));
+    let odd = |e: String| Error::new(format!("could not read the table `{}`: {e}", path.display()));
     let reader = undamaged(|| SerializedFileReader::new(file)).map_err(odd)?;
     let mut rows = undamaged(|| reader.get_row_iter(None)).map_err(odd)?;
     while let Some(row) = undamaged(|| rows.next().transpose()).map_err(odd)? {

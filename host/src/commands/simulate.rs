@@ -1,14 +1,13 @@
-//! `allot simulate`: a policy without a model, in the coin-flip world or on a bank of rollouts.
+//! `allot simulate`: runs a policy without a model, in the coin-flip world or on a bank of rollouts.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, View};
 use allot_bank::Draws;
+use allot_base::{Error, Exit, Result, lasting};
 use allot_config::simulate::{BankConfig, SimulateConfig};
 use allot_engine::Coin;
-use allot_error::{Error, Exit, Result};
-use allot_files::lasting;
 use allot_loop::{Clipped, Scores};
 use allot_record::{End, StepEnd};
 use allot_report::Costs;
@@ -34,29 +33,29 @@ pub struct Simulate {
     /// The run's config: a file, or the name of one that ships. Or a policy, for the shipped config `simulate`: a
     /// component's path, or a draft
     config: PathBuf,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Draw from this bank of rollouts, which `allot bank` makes, and not from the coin-flip world
+    /// Draw rollouts from this bank, made by `allot bank`, instead of the coin-flip world
     #[arg(long, value_name = "FILE")]
     bank: Option<PathBuf>,
-    /// Another policy than the config's: a name, a component's path, oci://…, or a draft: a path to `policy.py`, or to
-    /// its folder
+    /// Use this policy instead of the config's: a name, a component's path, oci://…, or a draft (a path to
+    /// `policy.py`, or to its folder)
     #[arg(long)]
     policy: Option<String>,
-    /// A setting of the policy, as NAME=VALUE; may be given many times
+    /// Set one of the policy's settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Call another policy with the same views, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; repeatable
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
-    /// Another seed than the config's
+    /// Use this seed instead of the config's
     #[arg(long)]
     seed: Option<u64>,
     /// The folder for the record [default: a new one under runs/]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Keep no record
+    /// Write no record
     #[arg(long, conflicts_with = "out")]
     no_record: bool,
     /// The summary as JSON
@@ -70,23 +69,23 @@ pub struct Simulate {
 }
 
 impl Simulate {
-    /// Whether a policy is given in the config's place.
+    /// Returns whether the command has a policy in place of a config.
     fn gives_policy(&self) -> bool {
         policy_loader::is_draft(&self.config.to_string_lossy())
             || self.config.extension().is_some_and(|end| end == "wasm")
     }
 }
 
-/// Runs it.
+/// Runs the simulation.
 pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     if command.tied {
         interrupt::end_with_input();
     }
     let held = command.out.as_deref().map_or(Ok(None), run_dir::lock)?;
     let config = resolve(command, screen)?;
-    let sandbox = policy_loader::sandbox(config.policy.caps.caps())?;
+    let sandbox = policy_loader::sandbox(config.policy.limits.caps())?;
     let (source, demanded) = (&config.policy.source, config.policy.sha256.as_deref());
-    // A hash that the config demands is that of a component, never of a draft.
+    // A hash in the config is a component's, never a draft's.
     let (component, policy) = if demanded.is_none() && policy_loader::is_draft(source) {
         (None, policy_loader::draft(source, sandbox.caps())?)
     } else {
@@ -102,24 +101,24 @@ pub fn run(command: &Simulate, screen: &mut Screen<'_>) -> Result<Exit> {
     }
 }
 
-/// What a run needs that is the same in every world.
+/// The parts of a run that do not depend on the world.
 struct Loaded<'a> {
     config: &'a SimulateConfig,
     sandbox: &'a Sandbox,
-    /// None of a draft.
+    /// None for a draft.
     component: Option<&'a [u8]>,
     policy: &'a Policy,
-    /// Its folder, if it was there already.
+    /// The lock of its folder, if the folder already exists.
     held: Option<File>,
 }
 
-/// Runs it in a world of this kind.
+/// Runs the simulation in a world of this kind.
 fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Screen<'_>) -> Result<Exit> {
     let Loaded { config, sandbox, component, policy, held } = loaded;
     let (mut simulation, head) = SimulatedRun::<E, _>::new(config, policy, run_dir::tell)?;
     simulation.world.policy.shadows =
         shadow::all(&command.shadows, sandbox, policy, &simulation.world.run.of.run, screen)?;
-    // A policy's own name, because each draft's file has the same one.
+    // The policy's own name, because all drafts have the same file name.
     let named = if command.gives_policy() { Path::new(&policy.description().name) } else { &command.config };
     let folder = if command.no_record { None } else { Some(run_dir::new(command.out.as_deref(), named)?) };
     let _held = match (held, &folder) {
@@ -152,7 +151,7 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
     let rest = runtime.block_on(run::run(world, &mut shown));
     let Shown { totals, screen, .. } = shown;
     if let (Ok(_), Some(folder)) = (&rest, &folder) {
-        // A comparison counts on it from now on, and does not look again.
+        // A comparison relies on the record from now on, and does not check again.
         world.record.sync()?;
         lasting(folder)?;
     }
@@ -173,7 +172,7 @@ fn play<E: Simulated>(command: &Simulate, loaded: Loaded<'_>, screen: &mut Scree
     }
 }
 
-/// Shows what a run came to.
+/// Shows a run's result.
 fn show<E: Simulated>(
     command: &Simulate,
     totals: &Totals,
@@ -200,7 +199,7 @@ fn show<E: Simulated>(
     }
 }
 
-/// A simulated run on the screen.
+/// The screen of a simulated run.
 struct Shown<'a, 's> {
     totals: Totals,
     means: Means,
@@ -253,9 +252,9 @@ impl<E: Simulated, R, P> Callbacks<E, R, P> for Shown<'_, '_> {
     }
 }
 
-/// The config with what was typed on top of it.
+/// Returns the config with overrides from the command line.
 fn resolve(command: &Simulate, screen: &mut Screen<'_>) -> Result<SimulateConfig> {
-    // A policy that is given instead of a config runs under the shipped config `simulate`.
+    // A policy in place of a config runs under the shipped config `simulate`.
     let given = command.config.to_string_lossy();
     let policy = command.gives_policy();
     let path = if policy { Path::new("simulate") } else { &command.config };

@@ -1,4 +1,4 @@
-//! `allot train`: a language model, trained under a policy.
+//! `allot train`: trains a language model under a policy.
 
 mod dry_run;
 mod resolved;
@@ -6,7 +6,7 @@ mod resolved;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Exit, Result, count};
+use allot_base::{Error, Exit, Result, count};
 use allot_loop::{At, Scores};
 use allot_record::Record;
 use allot_sandbox::sha256;
@@ -29,22 +29,23 @@ use crate::{components, interrupt, policy_loader, resume, run_dir, shadow};
 /// Train a language model under a policy
 #[derive(Debug, Args)]
 pub struct Train {
-    /// The run's config: a file, or the name of one that ships
+    /// The run's config: a file, or a shipped config's name
     #[arg(required_unless_present = "resume")]
     config: Option<PathBuf>,
-    /// Another value than the config's, for any key, as KEY=VALUE; may be given many times
+    /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
     overrides: Vec<String>,
-    /// Another policy than the config's: a name, a component's path, or oci://…; with --resume it takes over
+    /// Use this policy instead of the config's: a name, a component's path, or oci://…; with --resume it
+    /// takes over
     #[arg(long)]
     policy: Option<String>,
-    /// A setting of the policy, as NAME=VALUE; may be given many times
+    /// Set one of the policy's settings, as NAME=VALUE; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Call another policy with the same views, and log where its plans differ; may be given many times
+    /// Call another policy with the same views, and log where its plans differ; repeatable
     #[arg(long = "shadow", value_name = "POLICY[,NAME=VALUE…]")]
     shadows: Vec<String>,
-    /// Another seed than the config's
+    /// Use this seed instead of the config's
     #[arg(long, conflicts_with = "resume")]
     seed: Option<u64>,
     /// The folder for the run [default: a new one under runs/]
@@ -59,7 +60,7 @@ pub struct Train {
     /// The summary as JSON
     #[arg(long)]
     json: bool,
-    /// With --resume: end the step that the run stopped in, and pause
+    /// With --resume: finish the step in which the run stopped, then pause
     #[arg(long, requires = "resume")]
     finish_step: bool,
     #[command(flatten)]
@@ -69,9 +70,9 @@ pub struct Train {
     tied: bool,
 }
 
-/// Trains.
+/// Trains a model.
 pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
-    // Before anything is read: else another process could be at work in between.
+    // Locked before anything is read, so that no other process can start in between.
     let held = match command.resume.as_deref().or(command.out.as_deref()) {
         Some(folder) if !command.dry_run => run_dir::lock(folder)?,
         _ => None,
@@ -88,7 +89,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     refuse_existing(command.out.as_deref())?;
-    let sandbox = policy_loader::sandbox(resolved.config.policy.caps.caps())?;
+    let sandbox = policy_loader::sandbox(resolved.config.policy.limits.caps())?;
     let (component, policy) = resolved.policy(command, &sandbox, screen)?;
     if let Some(run) = &command.resume {
         resolved.keep_a_change(run, &policy, screen)?;
@@ -97,14 +98,14 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     policy_loader::compile_graders(&config.reward, screen);
     let prepared = Prepared::new(config, &policy)?;
     if command.resume.is_none() {
-        // With the date, where its prompts have one.
+        // With the date, if its prompts contain one.
         text = run_dir::text(&prepared.config)?;
     }
     let shadows = shadow::all(&command.shadows, &sandbox, &policy, &prepared.run, screen)?;
     if command.resume.is_none() {
         prepared.notes().for_each(|note| screen.tell(format_args!("note: {note}")));
     }
-    // A run on a cluster may be tried on a machine that is smaller.
+    // A run on a cluster may be tried on a smaller machine.
     let room = prepared.has_room();
     if command.dry_run {
         dry_run::show(&prepared, screen);
@@ -114,7 +115,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
         return Ok(Exit::Good);
     }
     room?;
-    let stop = interrupt::listen("stopping: what is sampled is kept; again to stop at once, without");
+    let stop = interrupt::listen("stopping: samples are kept; press Ctrl-C again to discard them");
     if command.tied {
         interrupt::tie(&stop);
     }
@@ -122,7 +123,7 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     let (mut world, evaluation, fingerprint) = prepared.build(run_dir::tell)?;
     world.policy.shadows = shadows;
     world.interrupt = stop;
-    // After all that can fail, so that a failed start leaves no folder.
+    // After all steps that can fail, so that a failed start leaves no folder.
     let (folder, _held) = folder(command, &prepared, held)?;
     let place =
         RunIdentity { folder: &folder, config: sha256(&text), model: fingerprint, component: &component };
@@ -130,15 +131,15 @@ pub fn run(command: &Train, screen: &mut Screen<'_>) -> Result<Exit> {
     start.go(world, evaluation, screen)
 }
 
-/// Refuses a folder that has a run.
+/// Fails if the folder already has a run.
 fn refuse_existing(out: Option<&Path>) -> Result<()> {
     let Some(out) = out.filter(|out| out.join("resolved.toml").exists()) else { return Ok(()) };
     let out = out.display();
-    let error = Error::new(format!("there is a run in `{out}` already"));
-    Err(error.hint(format!("give another folder, or go on with it: allot train --resume {out}")))
+    let error = Error::new(format!("there is already a run in `{out}`"));
+    Err(error.hint(format!("give another folder, or continue it: allot train --resume {out}")))
 }
 
-/// The run's folder, locked. A new run's has its config.
+/// Returns the run's folder, locked. A new run's folder gets its config.
 fn folder(command: &Train, prepared: &Prepared<'_>, held: Option<File>) -> Result<(PathBuf, Option<File>)> {
     let lock = |folder: &Path| held.map_or_else(|| run_dir::lock(folder), |held| Ok(Some(held)));
     if let Some(run) = &command.resume {
@@ -147,12 +148,12 @@ fn folder(command: &Train, prepared: &Prepared<'_>, held: Option<File>) -> Resul
     let named = command.config.as_deref().unwrap_or(Path::new("run"));
     let folder = run_dir::new(command.out.as_deref(), named)?;
     let held = lock(&folder)?;
-    // Nothing is overwritten: of two processes that begin in one folder at once, the one that holds it succeeds.
+    // Nothing is overwritten: if two processes start in one folder, only the one with the lock succeeds.
     run_dir::resolved(&prepared.config, &folder.join("resolved.toml"))?;
     Ok((folder, held))
 }
 
-/// Says which policy runs on what.
+/// Prints which policy trains which model.
 fn announce(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     let (policy, problems) = (prepared.policy, &prepared.problems);
     screen.tell(format_args!(
@@ -186,9 +187,7 @@ impl<'a> Start<'a> {
         };
         if found.is_none() && change.is_some() {
             let error = Error::new("the run has no checkpoint yet at which another policy could take over");
-            return Err(
-                error.hint("go on with it without --policy and --set, or begin a run with that policy")
-            );
+            return Err(error.hint("continue it without --policy and --set, or begin a run with that policy"));
         }
         let mut recorder = if let Some(checkpoint) = found {
             self.resumed(checkpoint, &mut world, evaluation, screen)?
@@ -199,7 +198,7 @@ impl<'a> Start<'a> {
                 Err(Stop::Interrupted) => {
                     let shown = place.folder.display();
                     let words =
-                        format!("paused before the first step; to go on: allot train --resume {shown}");
+                        format!("paused before the first step; to continue: allot train --resume {shown}");
                     recorder.progress.tell(words);
                     return Ok(Exit::Bad);
                 }
@@ -220,7 +219,7 @@ impl<'a> Start<'a> {
         self.rested(rest, &world, recorder)
     }
 
-    /// Puts a run back to where its checkpoint is, where another policy may take over.
+    /// Restores a run from its checkpoint. Another policy may take over.
     fn resumed<'s>(
         &self,
         checkpoint: PathBuf,
@@ -257,22 +256,22 @@ impl<'a> Start<'a> {
         Ok(recorder)
     }
 
-    /// The folder of a run before its first evaluation.
+    /// Prepares the folder of a run before its first evaluation.
     fn fresh<'s>(&self, evaluation: Evaluation, screen: &'a mut Screen<'s>) -> Result<RunRecorder<'a, 's>> {
         let Self { command, prepared, place, .. } = self;
         let config = &prepared.config;
         if command.resume.is_some() {
-            screen.tell("it has no checkpoint yet, and starts anew");
+            screen.tell("it has no checkpoint yet, so it starts over");
             resume::clear(place.folder)?;
         }
         components::keep(place.folder, place.component)?;
         let progress = Progress::new(screen, config.run.steps, config.budget, Done::default(), 0.0, 0);
         let recorder = RunRecorder::fresh(prepared, evaluation, place, progress)?;
-        recorder.progress.screen.draw("taking the score at the start");
+        recorder.progress.screen.draw("evaluating at the start");
         Ok(recorder)
     }
 
-    /// Begins the record of a run, whose model was evaluated for the first time.
+    /// Begins the record of a run after its first evaluation.
     fn begun(
         &self,
         world: &mut Trained<'a>,
@@ -287,7 +286,7 @@ impl<'a> Start<'a> {
         world.policy.keep(place.folder, (0, 0))
     }
 
-    /// Says how a run came to rest, and how to go on with it.
+    /// Prints how a run stopped, and how to resume it.
     fn rested(
         &self,
         rest: std::result::Result<Rest, Stop>,
@@ -314,7 +313,7 @@ impl<'a> Start<'a> {
             }
             Ok(Rest::Paused) => {
                 let place = place_of(&world.run.state);
-                recorder.progress.tell(format_args!("paused {place}; to go on: {again}"));
+                recorder.progress.tell(format_args!("paused {place}; to continue: {again}"));
                 Ok(Exit::Bad)
             }
             Err(stop) => {
@@ -329,7 +328,7 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Where a run is, in words.
+/// Returns where a run is, in words.
 fn place_of(run: &allot_loop::State) -> String {
     match run.at {
         At::Asking(_) | At::Sampling(_) | At::Updating(..) => format!("within step {}", run.steps + 1),

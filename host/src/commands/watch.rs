@@ -1,17 +1,17 @@
-//! `allot watch`: runs on a terminal while they go on.
+//! `allot watch`: shows runs on a terminal while they progress.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allot_error::{Error, Exit, Result};
+use allot_base::{Error, Exit, Result};
 use allot_watch::live;
 use clap::Args;
 use ratatui::crossterm::terminal;
 
 use crate::screen::Screen;
 
-/// The picture's size where there is no terminal to ask.
+/// The picture's size without a terminal.
 const SIZE: (u16, u16) = (80, 24);
 
 /// Watch runs: curves, wasted rollouts, rates, time left
@@ -28,11 +28,11 @@ pub struct Watch {
     once: bool,
 }
 
-/// Shows them.
+/// Shows the runs.
 pub fn run(command: &Watch, screen: &mut Screen<'_>) -> Result<Exit> {
     let every = command.every;
     if !(0.1..=3600.0).contains(&every) {
-        return Err(Error::new(format!("`--every` is {every}; it is from 0.1 to 3600 seconds")));
+        return Err(Error::new(format!("`--every` is {every}; expected 0.1 to 3600 seconds")));
     }
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let on_terminal = std::io::stdout().is_terminal() && !dumb;

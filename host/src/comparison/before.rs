@@ -1,21 +1,21 @@
-//! The comparison that a folder has already: what it asks, its arms, and the configs of its runs.
+//! The existing comparison of a folder: its config section, its arms, and its runs' configs.
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_config::compare::{Arm, CompareConfig};
-use allot_error::{Error, Result};
 use toml::Table;
 
 use crate::planned::config_of;
 
-/// The config of a comparison in its folder. It is written last, and says that the rest is whole.
+/// The config of a comparison in its folder. It is written last and marks the rest as complete.
 pub const CONFIG: &str = "compare.toml";
 
-/// What a folder's comparison was made of.
+/// The existing comparison of a folder.
 pub struct Before {
     /// Its section of the config.
     pub section: CompareConfig,
-    /// Its arms: the names of their folders, and what they are called.
+    /// Its arms: folder names and display names.
     pub arms: Vec<(String, String)>,
     /// Its seeds.
     pub seeds: Vec<u64>,
@@ -24,18 +24,18 @@ pub struct Before {
 }
 
 impl Before {
-    /// The comparison in a folder, if there is one.
+    /// Returns the comparison in a folder, if there is one.
     pub fn in_folder(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(CONFIG);
         if path.exists() { Self::of(&allot_config::read(&path)?, &path, folder).map(Some) } else { Ok(None) }
     }
 
-    /// Whether it has an arm of this name.
+    /// Returns whether it has an arm with this name.
     pub fn has(&self, arm: &Arm) -> bool {
         self.arms.iter().any(|(name, _)| *name == arm.name)
     }
 
-    /// From the text of its config, which is at this path.
+    /// Parses its config, which is at this path.
     pub fn of(text: &str, path: &Path, folder: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let whole: Table = allot_config::parse(text, &name)?;
@@ -51,12 +51,12 @@ impl Before {
     }
 }
 
-/// The section for the comparison, of a config that had one.
+/// Returns the comparison section of a config that must have one.
 pub fn section_of(whole: &Table, name: &str) -> Result<CompareConfig> {
     let section = whole.get("compare").and_then(|section| section.clone().try_into().ok());
     section.ok_or_else(|| damaged(name))
 }
 
 fn damaged(name: &str) -> Error {
-    Error::new(format!("`{name}` is no comparison's config any more"))
+    Error::new(format!("`{name}` is no longer a valid config of a comparison"))
 }

@@ -1,11 +1,10 @@
-//! Which build of a component each arm has. An arm keeps the build that it began with: its configs have the hash, and the
-//! comparison's folder a copy of the bytes. A build that is at the same path by now is another arm, if it is asked for.
+//! The component build of each arm. An arm keeps its first build: its configs have the hash, and the
+//! comparison's folder has a copy. A newer build at the same path is another arm, if it is requested.
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, looks_like_a_path, settle};
 use allot_config::compare::{Arm, CompareConfig};
-use allot_error::{Error, Result};
-use allot_files::{looks_like_a_path, settle};
 use allot_sandbox::sha256;
 use toml::{Table, Value};
 
@@ -13,16 +12,16 @@ use super::before::Before;
 use crate::components::Copy;
 use crate::planned;
 
-/// The copy that a comparison keeps, or will keep, of an arm's component, if a config of this arm demands it by its hash.
+/// Returns the copy that a comparison keeps of an arm's component, if the arm's config has its hash.
 pub fn copy(comparison: &Path, config: &Table) -> Option<Copy> {
     policy(config, "use").filter(|source| looks_like_a_path(source))?;
     Some(Copy { folder: comparison.to_owned(), sha256: policy(config, "sha256")?.to_lowercase() })
 }
 
-/// Gives each arm the build that it has: as the comparison in `folder` keeps it, or else the one that is at its path.
-/// `resumed` is whether the config is the folder's own. Returns what to tell the user.
+/// Gives each arm its build: the one that the comparison in `folder` keeps, or else the one at its path.
+/// `resumed` says whether the config is the folder's own. Returns notes for the user.
 ///
-/// Fails where an arm of that comparison would get another component.
+/// Fails if an arm of that comparison would get another component.
 pub fn give(arms: &mut [Arm], folder: &Path, resumed: bool, before: Option<&Before>) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for arm in arms {
@@ -34,7 +33,7 @@ pub fn give(arms: &mut [Arm], folder: &Path, resumed: bool, before: Option<&Befo
         let kept = before.filter(|before| before.has(arm)).and_then(|_| Kept::of(folder, &arm.name));
         let demanded = policy(&arm.config, "sha256").map(str::to_lowercase);
         let (path, hash) = if let Some(kept) = kept {
-            // The folder's own config may name a path as seen from another folder.
+            // The folder's own config may have a path relative to another folder.
             let path = if resumed { kept.source.clone() } else { path };
             notes.extend(kept.beside(arm, &path, demanded.as_deref(), folder)?);
             (kept.source, Some(kept.sha256))
@@ -50,8 +49,8 @@ pub fn give(arms: &mut [Arm], folder: &Path, resumed: bool, before: Option<&Befo
     Ok(notes)
 }
 
-/// Gives arms that are called by their files the names under which the comparison in `folder` has the same bytes with the
-/// same settings. Returns whether the config has changed by it.
+/// Renames arms that are named after their files: if the comparison in `folder` has the same bytes with the
+/// same settings, they get its name. Returns whether the config has changed.
 pub fn name(
     whole: &mut Table,
     section: &CompareConfig,
@@ -92,7 +91,7 @@ pub fn name(
     !names.is_empty()
 }
 
-/// What a comparison keeps of an arm's policy.
+/// The policy that a comparison keeps for an arm.
 struct Kept {
     source: String,
     sha256: String,
@@ -100,7 +99,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// By any of the arm's configs; none of an arm whose configs demand no component by its hash.
+    /// Reads any of the arm's configs; none if they have no component's hash.
     fn of(folder: &Path, arm: &str) -> Option<Self> {
         let tuning = planned::tuning(folder);
         let config =
@@ -113,14 +112,15 @@ impl Kept {
         })
     }
 
-    /// Checks that what the config has for its arm is the same component: at `path`, or by the hash that it demands. Returns
-    /// what to say of a file that has changed since.
+    /// Checks that the arm's config has the same component, at `path` or by its hash. Returns a note if the
+    /// file has changed since.
     fn beside(&self, arm: &Arm, path: &str, demanded: Option<&str>, folder: &Path) -> Result<Option<String>> {
         let (shown, own, moved) = (&arm.shown, short(&self.sha256), path != self.source);
         let folder = folder.display();
         let other = |which: String, hash: &str| {
             let what = format!(
-                "`{shown}` of the comparison in `{folder}` is the component with sha256 {own}, and {which} {}",
+                "`{shown}` of the comparison in `{folder}` is the component with sha256 {own}, but {which} \
+                 {}",
                 short(hash)
             );
             let hint =
@@ -128,7 +128,7 @@ impl Kept {
             Err(Error::new(what).hint(hint))
         };
         if let Some(demanded) = demanded.filter(|demanded| *demanded != self.sha256) {
-            return other("the config demands".to_owned(), demanded);
+            return other("the config expects".to_owned(), demanded);
         }
         match std::fs::read(path).map(|bytes| sha256(&bytes)) {
             Ok(now) if now == self.sha256 => Ok(None),
@@ -138,13 +138,13 @@ impl Kept {
                  new build too, add it to the config under another `name`, and give that config with --out {folder}"
             ))),
             Err(e) if moved => Err(Error::file("read", Path::new(path), &e)),
-            // The copy is there.
+            // The copy still exists.
             Err(_) => Ok(None),
         }
     }
 }
 
-/// The first config in a folder, or in the folders in it.
+/// Returns the first config in a folder or in its subfolders.
 fn any_config(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?;
     let mut all: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -168,7 +168,7 @@ fn set(config: &mut Table, key: &str, value: String) {
     }
 }
 
-/// A hash as a message shows it.
+/// Returns the shortened hash for a message.
 fn short(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
 }

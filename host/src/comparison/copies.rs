@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_sandbox::sha256;
 use toml::Table;
 
@@ -11,21 +11,21 @@ use crate::components::{self, Copy};
 use crate::planned::PlannedRun;
 
 impl Comparison {
-    /// The bytes at a component's path, if they are those of the arm.
+    /// Returns the bytes at a component's path. Fails if they are not the arm's component.
     pub(super) fn named(&self, run: &PlannedRun, bytes: Vec<u8>, source: &str) -> Result<Vec<u8>> {
         let missing =
             run.component.as_ref().filter(|copy| run.config.exists() && sha256(&bytes) != copy.sha256);
         let Some(copy) = missing else { return Ok(bytes) };
         let what = format!(
-            "`{}` keeps no copy of the component of `{}`, with sha256 {}, and `{source}` is another component by now",
+            "`{}` has no copy of the component of `{}` with sha256 {}, and `{source}` has changed since",
             self.folder.display(),
             self.arms[run.arm],
             copy.sha256
         );
-        Err(Error::new(what).hint("put the file of that time back, or begin another comparison"))
+        Err(Error::new(what).hint("restore the original file, or begin another comparison"))
     }
 
-    /// The copy of a run's component that the comparison keeps, or else one of the runs of its arm.
+    /// Returns the comparison's copy of a run's component, or a copy in one of the arm's runs.
     pub(super) fn copy_of(&self, run: &PlannedRun) -> Result<Option<Vec<u8>>> {
         let Some(copy) = &run.component else { return Ok(None) };
         let of_arm = self.runs.iter().filter(|other| other.arm == run.arm);
@@ -33,7 +33,7 @@ impl Comparison {
         std::iter::once(copy.clone()).chain(of_runs).find_map(|copy| copy.bytes().transpose()).transpose()
     }
 
-    /// Keeps a copy of each arm's component, if it is one of the user's own.
+    /// Stores a copy of each arm's component, if it is one of the user's own.
     pub(super) fn keep_components(&self) -> Result<()> {
         for (run, text) in self.runs.iter().zip(&self.texts).take(self.arms.len()) {
             let Some(copy) =

@@ -1,12 +1,12 @@
-//! A comparison's config as it was read: what is compared, and what each run may spend.
+//! A comparison's config: what is compared, and the budget of each run.
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::compare::{Arm, CompareConfig};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::{ModelConfig, TrainConfig};
 use allot_engine::tensors::DeviceName;
-use allot_error::{Error, Result};
 use allot_report::Axis;
 use toml::Table;
 
@@ -21,7 +21,7 @@ pub struct Declared {
     pub name: String,
     /// The config.
     pub whole: Table,
-    /// The same as text.
+    /// The config as text.
     pub text: String,
     /// Its section `[compare]`.
     pub section: CompareConfig,
@@ -31,7 +31,7 @@ pub struct Declared {
     pub seed: u64,
     /// The comparison's seeds.
     pub seeds: Vec<u64>,
-    /// What each run may spend.
+    /// The budget of each run.
     pub means: Means,
     /// Whether its runs train on a GPU.
     pub gpu: bool,
@@ -40,13 +40,13 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Reads a config; `overrides` were typed on top of it.
+    /// Reads a config with overrides from the command line.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
         let tree = allot_config::open(path, overrides)?;
         let (name, whole, text) = (tree.name().to_owned(), tree.table()?, tree.text()?.into_owned());
         let simulated = whole.contains_key("world") || whole.contains_key("bank");
         let kind = if simulated { RunKind::Simulate } else { RunKind::Train };
-        // From the tree, for its line numbers: errors are about the file as it is.
+        // Parsed from the tree, so that errors have line numbers of the file.
         let (section, run, budget, gpu) = match kind {
             RunKind::Train => {
                 let config = TrainConfig::of(&tree)?;
@@ -59,11 +59,12 @@ impl Declared {
         };
         let Some(section) = section else {
             let error = Error::new(format!("`{name}` has no section [compare]"));
-            return Err(error.hint("say what is compared, as in configs/compare-tiny.toml"));
+            return Err(error.hint("add it, as `allot configs compare-tiny` has it"));
         };
         let unknown = simulated && matches!(section.axis, Some(Axis::Flops | Axis::Seconds));
         if let Some(axis) = section.axis.filter(|_| unknown) {
-            let what = format!("`{name}`: `compare.axis` is `{}`; a simulation does not know it", axis.key());
+            let what =
+                format!("`{name}`: `compare.axis` is `{}`, which a simulation does not measure", axis.key());
             return Err(Error::new(what));
         }
         let (seed, seeds) = (run.seed, section.seeds(run.seed));
@@ -71,7 +72,7 @@ impl Declared {
         Ok(Self { name, whole, text, section, kind, seed, seeds, means, gpu, based_on })
     }
 
-    /// Its arms. Those that are called by their files get the names that the comparison in `folder` gave to the same files.
+    /// Returns its arms. Arms named after files keep their names in the comparison in `folder`.
     pub fn arms(&mut self, folder: &Path, before: Option<&Before>) -> Result<Vec<Arm>> {
         let arms = self.section.arms(&self.whole, &self.name)?;
         let Some(before) = before else { return Ok(arms) };
@@ -84,7 +85,7 @@ impl Declared {
         self.section.arms(&self.whole, &self.name)
     }
 
-    /// Threads of each run: as its runs had them so far, as the config says, or as many as are `free`.
+    /// Returns the threads of each run: as in its existing runs, as in the config, or else `free`.
     pub fn threads(&self, kept: Option<&ModelConfig>, free: Option<usize>) -> Result<usize> {
         if self.kind == RunKind::Simulate {
             return Ok(1);
@@ -92,7 +93,7 @@ impl Declared {
         let given = self.whole.get("model").and_then(|m| m.get("threads")).and_then(toml::Value::as_integer);
         let given = given.map(|n| n.max(1) as usize);
         kept.and_then(|kept| kept.threads).or(given).or(free).ok_or_else(|| {
-            let what = format!("`{}` does not say how many threads a run takes on a node", self.name);
+            let what = format!("`{}` does not set how many threads a run takes on a node", self.name);
             Error::new(what).hint("set `model.threads`: the cores of this machine are not a cluster's")
         })
     }

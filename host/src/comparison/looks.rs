@@ -1,18 +1,17 @@
-//! The reports with p-values that were made of a comparison, a line each in its folder: what they saw when more seeds were
-//! added decides what still holds of the p-values afterwards.
+//! The reports with p-values of a comparison, one line each in its folder. If seeds were added after a
+//! report, they determine how far later p-values hold.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
-use allot_error::{Error, Result};
-use allot_files::lasting;
+use allot_base::{Error, Result, lasting};
 use allot_report::Report;
 use allot_report::compare::{Look, before_growth};
 
 const LOOKS: &str = "looks.jsonl";
 
-/// The looks that a comparison's folder keeps.
+/// Returns the looks recorded in a comparison's folder.
 pub fn read(folder: &Path) -> Result<Vec<Look>> {
     let path = folder.join(LOOKS);
     let text = match std::fs::read_to_string(&path) {
@@ -22,16 +21,15 @@ pub fn read(folder: &Path) -> Result<Vec<Look>> {
     };
     let look = |(i, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|e| {
-            let what = format!("`{}` line {} is not a report that was made: {e}", path.display(), i + 1);
-            Error::new(what)
-                .hint("restore the line, or remove it: the report it stands for is then forgotten")
+            let what = format!("`{}` line {} is not a valid entry for a report: {e}", path.display(), i + 1);
+            Error::new(what).hint("restore the line, or remove it to forget that report")
         })
     };
     text.lines().enumerate().map(look).collect()
 }
 
-/// Keeps a look at a comparison that is to have these seeds, if the report has p-values of several seeds and is not kept
-/// already. What one seed comes to is never significant.
+/// Records a look at a comparison with these planned seeds, if the report has p-values over several seeds
+/// and is not recorded yet. The result of one seed is never significant.
 pub fn keep(folder: &Path, planned: &[u64], report: &Report) -> Result<()> {
     let costs =
         report.targets.iter().flat_map(|target| &target.rows).any(|row| row.p.is_some() && row.pairs > 1);
@@ -55,14 +53,14 @@ pub fn keep(folder: &Path, planned: &[u64], report: &Report) -> Result<()> {
     lasting(folder)
 }
 
-/// What growing to these seeds means for p-values, if there were looks before.
+/// Returns a note about the effect of these added seeds on p-values, if there were looks before.
 pub fn note(folder: &Path, planned: &[u64]) -> Result<Option<String>> {
     let before = before_growth(&read(folder)?, planned);
     Ok(before.last().map(|last| {
         let (seeds, looks) = (last.seen.len(), before.len() + 1);
         format!(
-            "a report was made with {seeds} seeds: after growing to {}, reports correct p-values for {looks} looks, and \
-             test the fresh seeds alone, too",
+            "a report was made with {seeds} seeds: after growing to {}, reports correct p-values for {looks} \
+             looks, and also test the fresh seeds alone",
             planned.len()
         )
     }))

@@ -1,26 +1,26 @@
-//! The configs of a comparison's runs: where they are, and what they say.
+//! The configs of a comparison's runs.
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::{ModelConfig, TrainConfig};
-use allot_error::{Error, Result};
 use allot_models::chat::{Date, may_ask_for_date};
 use toml::Table;
 
 use crate::planned::{PlannedRun, RunKind};
 use crate::{checkpoint, run_dir};
 
-/// What all runs of a comparison have in common, whenever and wherever they begin.
+/// Settings that all runs of a comparison share, whenever and wherever they start.
 #[derive(Clone, Copy)]
 pub struct RunDefaults {
-    /// Threads that each takes.
+    /// Threads of each run.
     pub threads: usize,
-    /// The day, for runs whose model may ask for it.
+    /// The date, for runs whose prompts contain it.
     pub date: Date,
 }
 
-/// The text of a run's config, with whole paths, threads and date. `name` is the config's in an error.
+/// Returns a run's config as text, with absolute paths, threads and date. `name` is for errors.
 pub fn settled(
     run: &PlannedRun,
     kind: RunKind,
@@ -55,7 +55,7 @@ pub fn settled(
     }
 }
 
-/// A run's config without its name and without the settings that were written out.
+/// Returns a run's config without its name and its expanded settings.
 pub fn bare(text: &str) -> Option<Table> {
     let mut config: Table = toml::from_str(text).ok()?;
     config.get_mut("run")?.as_table_mut()?.remove("name");
@@ -63,7 +63,7 @@ pub fn bare(text: &str) -> Option<Table> {
     Some(config)
 }
 
-/// A run's config as this version of the program would write it: keys that came since are in it.
+/// Returns a run's config as this version of the program writes it, including newer keys.
 pub fn anew(kind: RunKind, text: &str, name: &str) -> Result<String> {
     match kind {
         RunKind::Train => run_dir::text(&TrainConfig::parse(text, name)?),
@@ -71,7 +71,7 @@ pub fn anew(kind: RunKind, text: &str, name: &str) -> Result<String> {
     }
 }
 
-/// The model of a run's config, if the config has been written.
+/// Returns the model of a run's config, if the config exists.
 pub fn model_of(config: &Path) -> Option<ModelConfig> {
     let text = std::fs::read_to_string(config).ok()?;
     Some(TrainConfig::parse(&text, "").ok()?.model)

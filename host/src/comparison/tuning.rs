@@ -1,15 +1,14 @@
-//! The tuning of a comparison's arms: its trials, a folder for each of their runs, what they came to, and the
-//! settings that won. Everything follows from the config and from the records of the trials, so that a tuning that is
-//! stopped goes on, and comes to the same.
+//! The tuning of a comparison's arms: its trials, a folder for each of their runs, their results, and the
+//! winning settings. Everything is derived from the config and the trials' records, so a stopped tuning can
+//! be resumed with the same result.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result, lasting, lasting_up_to, write_lasting};
 use allot_config::compare::Arm;
 use allot_config::ranges::Range;
 use allot_config::tune::{Objective, Search, TrialConfig, TuneConfig, value};
-use allot_error::{Error, Result};
-use allot_files::{lasting, lasting_up_to, write_lasting};
 use allot_models::chat::Date;
 use allot_report::history::History;
 use allot_report::tuning::{Goal, Measure, Seen, Trial, Tuned, TunedArm, Tuning, promoted};
@@ -23,28 +22,28 @@ use crate::jobs::Field;
 use crate::planned::{self, PlannedRun, RunKind};
 use crate::until::{Means, Until};
 
-/// A tuning that is to be done.
+/// A tuning.
 pub struct Tuner {
     /// Its folder.
     pub folder: PathBuf,
-    /// What it is judged by.
+    /// Its objective.
     pub goal: Goal,
-    /// The seeds of trials.
+    /// The seeds of its trials.
     pub seeds: Vec<u64>,
-    /// Its rungs: how many trials each has at most, and the share of the budget that they may have spent by its end.
+    /// Its rungs: the most trials in each, and the share of the budget spent by its end.
     pub rungs: Vec<(usize, f64)>,
-    /// What a run may spend.
+    /// The budget of a run.
     pub means: Means,
     arms: Vec<ArmTuner>,
     kind: RunKind,
     search: Search,
-    /// What its runs have in common.
+    /// The settings that its runs share.
     pub defaults: RunDefaults,
-    /// What the comparison's config is called in an error.
+    /// The config's name in errors.
     name: String,
 }
 
-/// An arm, and what is tried for it.
+/// An arm and its trials.
 struct ArmTuner {
     arm: Arm,
     ranges: Vec<(String, Range)>,
@@ -54,10 +53,10 @@ struct ArmTuner {
 /// The trials of a rung, by arm.
 pub type Alive = Vec<Vec<u32>>;
 
-/// What a tuning came to: in its folder once it is over, and made anew from its trials' records where it is lost.
+/// The file of the result. It is written at the end, and rebuilt from the trials' records if it is lost.
 const RESULT: &str = "tuning.json";
 
-/// What a comparison's tuning came to, if it is over.
+/// Returns the result of a comparison's tuning, if it is finished.
 pub fn result(comparison: &Path) -> Result<Option<Tuning>> {
     let path = planned::tuning(comparison).join(RESULT);
     let text = match std::fs::read_to_string(&path) {
@@ -67,13 +66,13 @@ pub fn result(comparison: &Path) -> Result<Option<Tuning>> {
     };
     let read = serde_json::from_str(&text).map_err(|e| {
         let error = Error::new(format!("`{}` is damaged: {e}", path.display()));
-        error.hint("remove it: it is made anew from the records of the trials")
+        error.hint("remove it: it is rebuilt from the records of the trials")
     });
     read.map(Some)
 }
 
 impl Tuner {
-    /// The tuning of these arms, which are as they were declared.
+    /// Returns the tuning of these arms, which have their declared settings.
     pub fn new(tune: &TuneConfig, of: &Declared, comparison: &Path, arms: &[Arm]) -> Result<Self> {
         let Declared { name, section, means, kind, seed: first, .. } = of;
         let (first, means) = (*first, *means);
@@ -112,22 +111,22 @@ impl Tuner {
         })
     }
 
-    /// Where the config of its first run is.
+    /// Returns the path of its first run's config.
     pub fn first_config(&self) -> Option<PathBuf> {
         self.field(0, &self.all()).runs.first().map(|run| run.config.clone())
     }
 
-    /// All trials of all arms.
+    /// Returns all trials of all arms.
     pub fn all(&self) -> Alive {
         self.arms.iter().map(|arm| arm.trials.iter().map(|trial| trial.number).collect()).collect()
     }
 
-    /// How many trials each arm has.
+    /// Returns the number of trials of each arm.
     pub fn trials(&self) -> Vec<(&str, usize)> {
         self.arms.iter().map(|arm| (arm.arm.shown.as_str(), arm.trials.len())).collect()
     }
 
-    /// How many whole budgets an arm of so many trials spends at most on a seed.
+    /// Returns how many full budgets an arm with `trials` trials spends at most per seed.
     pub fn most(&self, trials: usize) -> f64 {
         let mut before = 0.0;
         let rung = |(rung, (size, share)): (usize, &(usize, f64))| {
@@ -140,17 +139,17 @@ impl Tuner {
         self.rungs.iter().enumerate().map(rung).sum()
     }
 
-    /// Where trials of a rung pause.
+    /// Returns where the trials of a rung pause.
     fn until(&self, rung: usize) -> Until {
         Until { share: Some(self.rungs[rung].1), accuracy: self.goal.target }
     }
 
-    /// A rung's folder, for what an executor keeps.
+    /// Returns a rung's folder, for the executor's files.
     pub fn rung(&self, rung: usize) -> PathBuf {
         self.folder.join(format!("rung-{}", rung + 1))
     }
 
-    /// The runs of a rung, arm by arm.
+    /// Returns the runs of a rung, arm by arm.
     pub fn field(&self, rung: usize, alive: &Alive) -> Field {
         let mut columns: Vec<(u32, u64)> = Vec::new();
         for trial in alive.iter().flatten() {
@@ -190,7 +189,7 @@ impl Tuner {
         }
     }
 
-    /// A trial's config.
+    /// Returns a trial's config.
     fn text(&self, arm: usize, trial: u32, seed: u64) -> Result<String> {
         let of = &self.arms[arm];
         let settings = of.trials.iter().find(|t| t.number == trial).map_or(&[][..], |t| &t.settings);
@@ -201,10 +200,10 @@ impl Tuner {
         let shown: Vec<String> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let name = format!("{}, trial {trial} of {} ({})", self.name, of.arm.name, shown.join(", "));
         settled(&self.planned(0, (arm, trial), (seed, 0)), self.kind, &config, &name, self.defaults)
-            .map_err(|e| e.hint("give narrower ranges: every setting in them is a config that can be run"))
+            .map_err(|e| e.hint("give narrower ranges: every setting in them must make a valid config"))
     }
 
-    /// Checks that every trial is a config, and that the shortest rung has a score.
+    /// Checks that every trial's config is valid, and that the shortest rung has an evaluation.
     pub fn check(&self) -> Result<()> {
         self.check_rungs()?;
         for (arm, of) in self.arms.iter().enumerate() {
@@ -215,7 +214,7 @@ impl Tuner {
         Ok(())
     }
 
-    /// A trial whose rung ends before its first evaluation would be ranked by what the model can do at the start.
+    /// Fails if a rung ends before the first evaluation: trials would be ranked by the untrained model.
     fn check_rungs(&self) -> Result<()> {
         let (Some(budget), Some((_, share))) = (self.means.budget.rollouts, self.rungs.first()) else {
             return Ok(());
@@ -226,7 +225,8 @@ impl Tuner {
             let every = every.and_then(toml::Value::as_integer).and_then(|every| u64::try_from(every).ok());
             if let Some(every) = every.filter(|every| *every > ends) {
                 let what = format!(
-                    "`{}`: the first rung of the tuning of `{}` ends after {ends} rollouts, before its first evaluation, after {every}",
+                    "`{}`: the first rung of the tuning of `{}` ends after {ends} rollouts, before its first \
+                     evaluation at {every}",
                     self.name, of.arm.shown
                 );
                 return Err(Error::new(what)
@@ -236,7 +236,7 @@ impl Tuner {
         Ok(())
     }
 
-    /// Writes the configs of runs, but for those that are there.
+    /// Writes the configs of these runs that are missing.
     pub fn keep(&self, field: &Field) -> Result<()> {
         let mut folders: Vec<&Path> = Vec::new();
         for run in field.runs.iter().filter(|run| !run.config.exists()) {
@@ -245,13 +245,13 @@ impl Tuner {
         if folders.is_empty() { Ok(()) } else { lasting_up_to(folders, &self.folder) }
     }
 
-    /// What an arm's trials of a rung came to.
+    /// Returns the measures of an arm's trials in a rung.
     pub fn measured(&self, rung: usize, field: &Field, arm: usize) -> BTreeMap<u32, Measure> {
         let mut seen: BTreeMap<u32, Vec<Option<Seen>>> = BTreeMap::new();
         for run in field.runs.iter().filter(|run| run.arm == arm) {
             let one = self.history(rung, run).and_then(|(history, _)| {
                 let share = self.rungs[rung].1;
-                // No trial is measured beyond the rung, however long its last step was.
+                // A trial is not measured beyond the rung, however long its last step was.
                 let within = |steps, costs: &Costs| self.means.share(steps, costs) <= share + 1e-9;
                 Seen::of(&history, self.goal, within)
             });
@@ -260,7 +260,7 @@ impl Tuner {
         seen.into_iter().map(|(trial, seen)| (trial, Measure::of(&seen))).collect()
     }
 
-    /// Those of an arm's trials of a rung that go on into the next one; none of the last rung.
+    /// Returns the arm's trials that continue in the next rung; none after the last rung.
     pub fn going_on(&self, rung: usize, measured: &BTreeMap<u32, Measure>) -> Vec<u32> {
         let Some((size, _)) = self.rungs.get(rung + 1) else { return Vec::new() };
         let trials: Vec<(u32, Measure)> =
@@ -268,7 +268,7 @@ impl Tuner {
         promoted(&trials, *size)
     }
 
-    /// A run's history up to where it paused in a rung, and what it cost by then. None of one that failed.
+    /// Returns a run's history up to its pause in a rung, and its costs by then; none if the run failed.
     fn history(&self, rung: usize, run: &PlannedRun) -> Option<(History, Costs)> {
         let mut history = follow::read(&run.folder, &mut |_| {}).ok()?;
         if let Some(steps) = self.until(rung).in_history(&self.means, &history) {
@@ -281,17 +281,17 @@ impl Tuner {
         Some((history, costs))
     }
 
-    /// Removes the checkpoints of an arm's trials that do not go on: their records are kept.
+    /// Removes the checkpoints of an arm's trials that do not continue. Their records are kept.
     pub fn drop(&self, field: &Field, arm: usize, alive: &[u32]) {
         for run in field.runs.iter().filter(|run| run.arm == arm) {
             if run.trial.is_some_and(|trial| !alive.contains(&trial)) {
-                // What is left takes room and nothing else.
+                // A failure only costs disk space.
                 let _ = std::fs::remove_dir_all(run.folder.join("checkpoints"));
             }
         }
     }
 
-    /// What the tuning came to. `rungs` are the measures of each rung, by arm, and `failed` the reasons of failures.
+    /// Returns the result. `rungs` has each rung's measures, by arm, and `failed` the reasons of failures.
     pub fn result(
         &self,
         rungs: &[Vec<BTreeMap<u32, Measure>>],
@@ -307,7 +307,7 @@ impl Tuner {
                     let run = self.planned(last, (i, trial.number), (*seed, 0));
                     self.history(last, &run).map_or(sum, |(_, costs)| sum.plus(&costs))
                 });
-                // Seconds are those of one machine on one day.
+                // Seconds depend on the machine and the day.
                 let costs = Costs { seconds: None, ..costs };
                 let failed = failed.get(&(i, trial.number)).cloned();
                 Trial { number: trial.number, values: self.values(i, trial), rungs: measures, costs, failed }
@@ -330,10 +330,10 @@ impl Tuner {
         }
     }
 
-    /// A trial's values of what is tuned.
+    /// Returns a trial's values of the tuned settings.
     fn values(&self, arm: usize, trial: &TrialConfig) -> Vec<serde_json::Value> {
         let of = &self.arms[arm];
-        // With the defaults that a config leaves out.
+        // With the defaults of missing keys.
         let whole = self.text(arm, trial.number, self.seeds[0]).ok();
         let whole: Option<Table> = whole.and_then(|text| toml::from_str(&text).ok());
         let one = |(key, _): &(String, Range)| {
@@ -344,7 +344,7 @@ impl Tuner {
         of.ranges.iter().map(one).collect()
     }
 
-    /// Writes down what the tuning came to.
+    /// Writes the result of the tuning.
     pub fn write(&self, tuning: &Tuning) -> Result<()> {
         let path = self.folder.join(RESULT);
         let mut text =
@@ -354,7 +354,7 @@ impl Tuner {
         lasting(&self.folder)
     }
 
-    /// The arms as they won, and whether all of them did: others are as they were declared.
+    /// Returns the arms with their winning or else declared settings, and whether all have a winner.
     pub fn won(&self, tuning: &Tuning) -> (Vec<Arm>, bool) {
         let won = |of: &ArmTuner| {
             let best = tuning.arms.iter().find(|arm| arm.name == of.arm.shown)?.best;
@@ -366,13 +366,13 @@ impl Tuner {
         (arms.collect(), whole)
     }
 
-    /// Whether all combinations are tried, to be looked at.
+    /// Returns whether this is a grid search, which has no winner.
     pub fn is_grid(&self) -> bool {
         self.search == Search::Grid
     }
 
-    /// A trial's config that is there and is not what this tuning would write: its place, what it says, and what it
-    /// would say.
+    /// Returns a trial's existing config that differs from what this tuning would write: its path, the
+    /// differing line, and the line that this tuning would write.
     pub fn differs(&self) -> Result<Option<(PathBuf, String, String)>> {
         for run in self.field(0, &self.all()).runs.iter().filter(|run| run.config.exists()) {
             let then = anew(self.kind, &allot_config::read(&run.config)?, &run.config.display().to_string())?;
@@ -385,11 +385,11 @@ impl Tuner {
     }
 }
 
-/// A setting that is tuned, as a report shows it.
+/// Returns a tuned setting in a report's form.
 fn tuned(key: &str, range: &Range) -> Tuned {
     let ends = range.numbers();
     let (low, high) = (ends.map(|e| e.0), ends.map(|e| e.1));
-    // Lists such as 1, 2, 4, 8 are spread as logarithms are.
+    // Lists such as 1, 2, 4, 8 are spaced logarithmically.
     let spread = low.zip(high).is_some_and(|(low, high)| low > 0.0 && high / low >= 4.0);
     let log = match range {
         Range::List(_) => spread,

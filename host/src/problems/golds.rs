@@ -1,6 +1,6 @@
 //! Gold answers that the run's graders can't read, found before the run starts.
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_judges::grader::reads;
 use allot_settings::AnyGrader;
 use allot_settings::reward::{RewardConfig, Unreadable};
@@ -8,13 +8,13 @@ use allot_tasks::Problem;
 
 use super::{counted, examples, named};
 
-/// Looks at all gold answers, with the eyes of each grader that judges their problem. One that can't be read is told of
-/// and passed over; a problem that has no other is refused or left out, as the config says. Judges that are processes
-/// read for themselves.
+/// Checks the gold answers of all problems with each of their graders. Unreadable gold answers are reported
+/// and ignored. If a problem has no other, the problem is rejected or dropped, as configured. Graders that
+/// are processes read gold answers themselves.
 pub fn readable(problems: &mut Vec<Problem>, reward: &RewardConfig, notes: &mut Vec<String>) -> Result<()> {
     for one in reward.each() {
         let Some(grader) = one.grader else { continue };
-        // The one that is said of all, where there are several.
+        // The setting of all graders applies unless this grader has its own.
         let unreadable =
             if one.unreadable == Unreadable::default() { reward.unreadable } else { one.unreadable };
         by_one(problems, (one, grader), unreadable, notes)?;
@@ -43,7 +43,7 @@ fn by_one(
         let unread = |p: &&Problem| p.gold.iter().filter(|gold| !reads(grader, gold)).count();
         let n: usize = mixed.iter().map(unread).sum();
         notes.push(format!(
-            "{} can't be read by grader `{name}`, and others of the same problems count: {}",
+            "{} can't be read by grader `{name}`; other gold answers of the same problems still count: {}",
             counted(n, "gold answer"),
             examples(mixed.iter().map(|p| quoted(p)))
         ));
@@ -55,8 +55,8 @@ fn by_one(
         let which = examples(lost.iter().map(quoted));
         match unreadable {
             Unreadable::Refuse => {
-                let hint = "mend these rows, take another grader, or leave them out by `reward.unreadable = \
-                            \"leave-out\"`";
+                let hint = "fix these rows, use another grader, or set `reward.unreadable = \"leave-out\"` \
+                            to leave them out";
                 return Err(Error::new(format!("{what}: {which}")).hint(hint));
             }
             Unreadable::LeaveOut => notes.push(format!("{what}, left out: {which}")),

@@ -1,4 +1,4 @@
-//! What is held out is never trained on, wherever else it is found and however it is put there.
+//! Keeps held-out problems out of the training problems, in whatever form they appear there.
 
 use std::collections::HashSet;
 
@@ -6,8 +6,8 @@ use allot_tasks::{Key, Problem, near};
 
 use super::{counted, examples, named};
 
-/// Removes held-out problems from what is trained on. Tells how many problems that were, and how many of those
-/// that stay are nearly held-out ones.
+/// Removes held-out problems from the training problems. Returns notes about how many were removed, and how
+/// many of the rest are nearly equal to held-out ones.
 pub fn parted(train: &mut Vec<Problem>, sets: &[(String, Vec<Problem>)]) -> Vec<String> {
     let mut notes = Vec::new();
     let secret: HashSet<Key> = sets.iter().flat_map(|(_, p)| p).flat_map(Problem::keys).collect();
@@ -17,13 +17,13 @@ pub fn parted(train: &mut Vec<Problem>, sets: &[(String, Vec<Problem>)]) -> Vec<
     }
     if train.len() < before {
         let n = before - train.len();
-        notes.push(format!("{n} problems to train on are held out elsewhere, and left out of training"));
+        notes.push(format!("{n} problems to train on are also held out, and are left out of training"));
     }
     notes.extend(nearly(train, sets));
     notes
 }
 
-/// Problems of files alone: those of a generator are nearly alike by their nature.
+/// Counts only problems from files: generated problems are similar to each other by nature.
 fn nearly(train: &[Problem], sets: &[(String, Vec<Problem>)]) -> Option<String> {
     fn read<'a>(problems: impl Iterator<Item = &'a Problem>) -> Vec<&'a Problem> {
         problems.filter(|p| p.place.is_some()).collect()

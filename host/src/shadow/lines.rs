@@ -1,26 +1,26 @@
-//! The lines of a shadow's file, and files that are cut back with their run.
+//! The lines of a shadow's file, and how the file is cut back when its run resumes.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Plan, Value};
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::{PolicyStamp, StateChange};
 use serde::{Deserialize, Serialize};
 
-/// A line of its file.
+/// A line of a shadow's file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(super) enum Entry {
-    /// Which policy it is. The first line.
+    /// The policy. The first line.
     Head {
         /// The policy.
         policy: PolicyStamp,
-        /// Its settings in force.
+        /// Its effective settings.
         settings: Vec<(String, Value)>,
     },
-    /// What it would have done.
+    /// A call and its plan.
     Call(Call),
 }
 
@@ -29,27 +29,27 @@ pub(super) enum Entry {
 pub(super) struct Call {
     pub step: u32,
     pub round: u32,
-    /// Whether it decides as the live policy did, metrics left out.
+    /// Whether the plan equals the live policy's, without metrics.
     pub same: bool,
-    /// Rollouts that its plan asks for.
+    /// Rollouts that its plan requests.
     pub asked: u64,
-    /// Rollouts that the live plan asks for.
+    /// Rollouts that the live plan requests.
     pub live: u64,
-    /// Its plan, where it is another one.
+    /// Its plan, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// How what it remembers changed, where it did.
+    /// The change of its state, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateChange>,
-    /// Why there is no plan, or none that keeps the rules. It is asked no more.
+    /// Why there is no valid plan. The shadow is not called any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// What it logged.
+    /// Its log lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
 }
 
-/// The shadows' files in a folder.
+/// Returns the shadows' files in a folder.
 pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -60,8 +60,8 @@ pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).collect())
 }
 
-/// Cuts off a shadow's file what comes from this step and round on; gives its head and the calls that stay.
-/// One whose head is not whole goes away.
+/// Cuts off a shadow's file at this step and round. Returns its head and the remaining calls. Removes a
+/// file whose head is incomplete.
 pub(super) fn cut(path: &Path, at: (u32, u32)) -> Result<Option<(String, Vec<Call>)>> {
     let failed = |e| Error::file("read", path, &e);
     let mut lines = BufReader::new(File::open(path).map_err(failed)?);
@@ -77,8 +77,8 @@ pub(super) fn cut(path: &Path, at: (u32, u32)) -> Result<Option<(String, Vec<Cal
             }
             Ok(Entry::Call(_)) if head.is_some() => break,
             _ => {
-                let what = format!("`{}` has a line that is none of a shadow", path.display());
-                return Err(Error::new(what).hint("put back what was changed, or remove the file"));
+                let what = format!("`{}` has a line that is not from a shadow", path.display());
+                return Err(Error::new(what).hint("restore what was changed, or remove the file"));
             }
         }
         bytes += text.len() as u64;

@@ -1,7 +1,7 @@
-//! Data sets: files of JSON lines, JSON arrays, CSV, TSV, parquet and Arrow, and how their columns become problems.
+//! Data sets: JSON lines, JSON arrays, CSV, TSV, parquet and Arrow, and how their columns become problems.
 //!
-//! Every row read ends as a problem or in the report; a row that fits the config in no way is an
-//! error that says where it stands. It knows no tokens: how long a prompt is, the caller says.
+//! Every row that is read becomes a problem or appears in the report. A row that does not fit the config is
+//! an error with its place. Nothing here knows tokens: the caller gives the lengths of prompts.
 
 mod answer;
 mod answered;
@@ -42,65 +42,65 @@ pub use rows::{Format, Rows};
 pub use split::Split;
 pub(crate) use wording::{Question, Wording};
 
-/// Where a data set lies, and how its rows become problems.
+/// The files of a data set, and how their rows become problems.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetConfig {
     /// A file or several, read in this order.
     #[serde(default, skip_serializing_if = "Files::is_none")]
     pub files: Files,
-    /// Or the environment that makes the rows.
+    /// The environment that makes the rows, instead of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<EnvironmentConfig>,
-    /// What the problems' source is called; by default each file's name without its ending.
+    /// Name of the problems' source; by default each file's name without its ending.
     pub name: Option<String>,
-    /// The files' format; by default what their first bytes or their endings say.
+    /// Format of the files; by default that of their first bytes or their endings.
     pub format: Option<Format>,
-    /// The column with the question: text, or a list of messages. Dots reach into structs, as in
-    /// `extra_info.raw_problem`. By default the one of the first known layout that fits:
-    /// `prompt` with `reward_model.ground_truth` (verl's), `problem` with `answer`, `question` with
-    /// `answer`, `question` with `final_answer`, `prompt` with the only one of `solution`, `ground_truth`, `answer`,
+    /// Column of the question: text, or a list of messages. Dots reach into structs, as in
+    /// `extra_info.raw_problem`. By default, that of the first known layout that fits: `prompt` with
+    /// `reward_model.ground_truth` (verl's), `problem` with `answer`, `question` with `answer`, `question`
+    /// with `final_answer`, `prompt` with the only one of `solution`, `ground_truth`, `answer`,
     /// `final_answer` and `target` that the file has (TRL's).
     pub question: Option<String>,
-    /// The column with the answer: text, a number, a list of either of which any counts as right,
-    /// or an object, which becomes its JSON text. By default as above.
+    /// Column of the answer: text, a number, a list of these of which any counts as right, or an object,
+    /// which becomes its JSON text. The default is as for `question`.
     pub answer: Option<String>,
-    /// The answer is what follows the last of these, as GSM8K's `####`.
+    /// Marker before the answer, such as GSM8K's `####`. The text after the last one is the answer.
     pub answer_after: Option<String>,
-    /// The answer is what stands in the last `\boxed{…}`.
+    /// Whether the answer is the content of the last `\boxed{…}`.
     #[serde(default)]
     pub answer_boxed: bool,
-    /// What is asked, in Jinja: `{{ question }}`, and every column under its name.
+    /// Prompt in Jinja: `{{ question }}`, and every column under its name.
     pub template: Option<String>,
-    /// Text is asked as a user's message, for the model's chat template.
+    /// Whether text is asked as a user's message, for the model's chat template.
     #[serde(default)]
     pub chat: bool,
-    /// A system message before it; what is asked is then messages, too.
+    /// A system message before the prompt, which then consists of messages, too.
     pub system: Option<String>,
-    /// Rows left out from the start.
+    /// Number of rows to leave out at the start.
     #[serde(default)]
     pub skip: usize,
-    /// Rows read at most, after those left out.
+    /// Maximum number of rows to read after those.
     pub limit: Option<usize>,
-    /// What becomes of a row that is the same as an earlier one.
+    /// Treatment of a row that equals an earlier one.
     #[serde(default)]
     pub duplicates: Duplicates,
-    /// The share of the problems to hold out, from 0 to less than 1; see [`Split`].
+    /// Share of the problems to hold out, from 0 to less than 1; see [`Split`].
     #[serde(default)]
     pub held_out: f64,
-    /// Columns that policies ask for, by their names, each with the column of the files to take; by default one of
-    /// the same name, and for `source` what the problems' source is called if there is none.
+    /// Columns for policies, by the policy's name for them, each with a column of the files. By default a
+    /// column has the same name. `source` defaults to the name of the problems' source.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
 }
 
-/// A file or several.
+/// One or more files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a file, or a list of files")]
 pub enum Files {
-    /// One.
+    /// One file.
     One(PathBuf),
-    /// Several.
+    /// Several files.
     Many(Vec<PathBuf>),
 }
 
@@ -111,12 +111,12 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Whether there is none.
+    /// Whether there are no files.
     pub fn is_none(&self) -> bool {
         self.all().is_empty()
     }
 
-    /// Each of them.
+    /// All the files.
     pub fn all(&self) -> &[PathBuf] {
         match self {
             Self::One(file) => std::slice::from_ref(file),
@@ -125,14 +125,14 @@ impl Files {
     }
 }
 
-/// What becomes of a row that is the same as an earlier one. It is reported in any case.
+/// Treatment of a row that equals an earlier one. It is always reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duplicates {
     /// It is left out.
     #[default]
     Drop,
-    /// It stays, as a prompt of its own: One-Shot RLVR's file is one problem, 128 times.
+    /// It is kept as a separate prompt: One-Shot RLVR's file is one problem, 128 times.
     Keep,
 }
 
@@ -141,27 +141,26 @@ pub enum Duplicates {
 pub struct Dataset {
     /// The problems, in the files' order.
     pub problems: Vec<Problem>,
-    /// What was read, and what did not become a problem.
+    /// Statistics of the rows that were read, and those that did not become problems.
     pub report: Report,
 }
 
 /// The two sides of a data set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sides {
-    /// To train on.
+    /// Problems to train on.
     pub train: Vec<Problem>,
-    /// Never to train on.
+    /// Held-out problems, which are never trained on.
     pub held_out: Vec<Problem>,
 }
 
 impl Dataset {
-    /// Reads a data set. Relative paths start from `folder`. Rows after the last one wanted are not
-    /// looked at.
+    /// Reads a data set. Relative paths start from `folder`. Reading ends at the last row wanted.
     pub fn load(config: &DatasetConfig, folder: &Path) -> Result<Self, DataError> {
         Self::with_columns(config, folder, &[])
     }
 
-    /// The same, with what each problem to train on has in the columns that a policy calls so.
+    /// As [`load`](Self::load), with values of a policy's columns `wanted` in each training problem.
     pub fn with_columns(config: &DatasetConfig, folder: &Path, wanted: &[String]) -> Result<Self, DataError> {
         if config.columns.contains_key(LENGTH) {
             return Err(DataError::OwnColumn);
@@ -191,17 +190,23 @@ impl Dataset {
             seen: HashMap::new(),
             asked: HashMap::new(),
             dataset: Self { problems: Vec::new(), report: Report::default() },
+            refused: Vec::new(),
         };
         for file in config.files.all() {
-            if loading.file(&folder.join(file))?.is_break() {
-                break;
+            match loading.file(&folder.join(file)) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(error) => {
+                    loading.refused.push(error);
+                    break;
+                }
             }
         }
         loading.done()
     }
 
-    /// Leaves out every problem longer than `longest`, and reports it. `length` measures, in
-    /// whatever unit the caller counts.
+    /// Removes and reports every problem longer than `longest`. `length` measures a problem, in any unit.
+    /// Fails if no problem is left.
     pub fn shorten(
         &mut self,
         longest: usize,
@@ -220,7 +225,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// The problems, side by side; `held_out` is a share, from 0 to less than 1.
+    /// Splits the problems; `held_out` is a share, from 0 to less than 1.
     pub fn split(self, held_out: f64) -> Sides {
         let on_train = |p: &Problem| Split::of_question(&p.question, held_out) == Split::Train;
         let (train, held_out) = self.problems.into_iter().partition(on_train);
@@ -228,21 +233,26 @@ impl Dataset {
     }
 }
 
-/// A data set on its way in.
+/// A data set while it is loaded.
 struct Loading<'a> {
     config: &'a DatasetConfig,
     wanted: &'a [String],
     wording: Wording<'a>,
-    /// Columns that the template shows.
+    /// Columns that the template uses.
     variables: Vec<String>,
     answers: Answers<'a>,
     skipped: usize,
-    /// Where each problem was first seen, by its id.
+    /// First place of each problem, by its id.
     seen: HashMap<String, Place>,
-    /// Where each question was first seen, by the id it has without an answer.
+    /// First place of each question, by its id without an answer.
     asked: HashMap<String, Place>,
     dataset: Dataset,
+    /// Errors of rows, at most [`REFUSED`], which are reported together.
+    refused: Vec<DataError>,
 }
+
+/// Number of rows with errors after which reading ends.
+const REFUSED: usize = 10;
 
 impl Loading<'_> {
     fn file(&mut self, path: &Path) -> Result<ControlFlow<()>, DataError> {
@@ -265,8 +275,14 @@ impl Loading<'_> {
                 self.skipped += 1;
                 return Ok(ControlFlow::Continue(()));
             }
-            self.row((&mapping, &fields), &name, place, row, faults)?;
-            let is_last = self.config.limit == Some(self.dataset.report.rows);
+            if let Err(error) = self.row((&mapping, &fields), &name, place, row, faults) {
+                self.refused.push(error);
+            }
+            // An error in the first row probably affects most rows.
+            let hopeless = self.dataset.report.rows == self.refused.len();
+            let is_last = self.config.limit == Some(self.dataset.report.rows)
+                || self.refused.len() == REFUSED
+                || (hopeless && !self.refused.is_empty());
             Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })
     }
@@ -300,7 +316,7 @@ impl Loading<'_> {
         let words = question.words();
         let on_train = Split::of_question(&words, self.config.held_out) == Split::Train;
         let columns = if on_train { fields.cells_in(&row, &place, faults)? } else { Vec::new() };
-        // The template's own `question` is the question's words.
+        // The template's own `question` has the words of the question.
         Fault::check(faults, &place, self.variables.iter().filter(|name| *name != "question"))?;
         let ask = self
             .wording
@@ -335,6 +351,9 @@ impl Loading<'_> {
     }
 
     fn done(self) -> Result<Dataset, DataError> {
+        if !self.refused.is_empty() {
+            return Err(DataError::all(self.refused));
+        }
         let (dataset, config) = (self.dataset, self.config);
         let report = &dataset.report;
         if dataset.problems.is_empty() {

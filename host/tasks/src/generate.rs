@@ -1,8 +1,8 @@
-//! Procedural tasks: problems made from a seed, on a ladder of levels.
+//! Procedural tasks: problems generated from a seed, on a ladder of levels.
 //!
-//! A problem depends on its task's config and on nothing else: not on the run's seed, the clock or
-//! the machine. At each level no problem comes twice, and where a level has fewer problems than are
-//! asked for, all of them are taken. It knows no graders; golds are written so that one can.
+//! A problem depends only on its task's config: not on the run's seed, the clock or the machine. A level
+//! has no problem twice. If it has fewer problems than requested, all of them are taken. Nothing here
+//! depends on graders; gold answers are written so that one can use them.
 
 mod chain;
 mod countdown;
@@ -26,45 +26,45 @@ pub use chain::{Chain, Operator};
 pub use level::{Level, Range};
 use space::Space;
 
-/// Draws in a row that bring nothing new, after which a level that is too large to walk through
-/// counts as exhausted. It matters for countdowns whose targets are rare.
+/// Number of draws in a row without a new problem after which a level too large to enumerate counts as
+/// exhausted. Needed for countdowns with rare targets.
 const PATIENCE: u32 = 20_000;
 
-/// Problems of a task, at all its levels: they are kept in memory.
+/// Maximum number of problems of a task, over all its levels: they are kept in memory.
 const MOST: u64 = 1_000_000;
 
-/// A task, with its ladder.
+/// A task with its levels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskConfig {
-    /// What is asked.
+    /// Kind of the task.
     pub kind: TaskKind,
-    /// What the problems' source is called, before the level's number; by default the kind.
+    /// Name of the problems' source, before the level's number; by default the kind.
     pub name: Option<String>,
-    /// How it is put.
+    /// Style of the questions.
     #[serde(default)]
     pub style: Style,
-    /// Problems at each level, on both sides of the split together.
+    /// Number of problems at each level, on both sides of the split together.
     pub count: usize,
-    /// The ladder. A problem's source is `sums/1` for the first level.
+    /// The levels. A problem's source is `sums/1` for the first one.
     pub levels: Vec<Level>,
-    /// What the draws grow from. Its own, so that runs of other seeds have the same problems.
+    /// Seed of the draws. It is separate, so that runs with other seeds have the same problems.
     #[serde(default)]
     pub seed: u64,
-    /// The share of problems held out, from 0 to less than 1. A problem's side depends on what it
-    /// asks, up to the order of numbers that may change places, and not on seed, style or template:
-    /// a problem that is held out once is never trained on.
+    /// Share of problems to hold out, from 0 to less than 1. A problem's side depends on its question, up
+    /// to the order of numbers that may be swapped, and not on seed, style or template. So a held-out
+    /// problem is never trained on.
     #[serde(default)]
     pub held_out: f64,
-    /// What is asked, in Jinja: `{{ question }}` is the question in the task's style.
+    /// Prompt in Jinja: `{{ question }}` is the question in the task's style.
     pub template: Option<String>,
-    /// It is asked as a user's message, for the model's chat template.
+    /// Whether it is asked as a user's message, for the model's chat template.
     #[serde(default)]
     pub chat: bool,
-    /// A system message before it.
+    /// A system message before the prompt.
     pub system: Option<String>,
-    /// Columns that policies ask for, by their names, each with what to take: `level`, from 1, `task`, the name
-    /// before the level's number, or `source`, both together. By default what has the same name.
+    /// Columns for policies, by the policy's name, each with a source: `level`, from 1; `task`, the name
+    /// before the level's number; or `source`, both together. The default is the source of the same name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
 }
@@ -101,98 +101,98 @@ impl fmt::Display for TaskKind {
     }
 }
 
-/// How a task is put.
+/// Style of a task's questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Style {
-    /// In a sentence.
+    /// A sentence.
     #[default]
     Words,
-    /// In as few characters as there can be, for a small model of characters: `12+34=`.
+    /// The fewest characters, for a small model of characters: `12+34=`.
     Terse,
 }
 
-/// What was drawn.
+/// The problems drawn for one side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawn {
     /// The problems of one side, from the first level to the last.
     pub problems: Vec<Problem>,
-    /// The levels that have fewer problems than were asked for, on both sides together.
+    /// Levels with fewer problems than requested, on both sides together.
     pub short: Vec<Short>,
 }
 
-/// A level with fewer problems than were asked for.
+/// A level with fewer problems than requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Short {
     /// The level, as in its problems' source.
     pub source: String,
-    /// Problems asked for.
+    /// Number of problems requested.
     pub asked: usize,
-    /// Problems there are.
+    /// Number of problems found.
     pub found: usize,
 }
 
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, asked, found } = self;
-        write!(f, "`{source}` has {found} different problems, of {asked} asked for; all are taken")
+        write!(f, "`{source}` has only {found} different problems of the {asked} requested; all are used")
     }
 }
 
-/// What is wrong with a task's config.
+/// An error in a task's config.
 #[derive(Debug, Error, PartialEq)]
 pub enum TaskError {
-    /// No level, or nothing to draw at one.
+    /// No levels, or a level without problems.
     #[error("task `{0}` asks for no problems: it needs levels, and a count of at least 1")]
     Nothing(String),
-    /// More problems than are drawn.
-    #[error("task `{0}`: `count` asks for {1} problems at all its levels; it is at most {MOST}")]
+    /// Too many problems.
+    #[error("task `{0}`: `count` asks for {1} problems at all its levels; expected at most {MOST}")]
     Many(String, u64),
-    /// A level that makes no sense.
+    /// An invalid level.
     #[error("task `{source_name}`: {reason}")]
     Level {
         /// The level, as in its problems' source.
         source_name: String,
-        /// What does not.
+        /// The reason.
         reason: String,
     },
-    /// A share that can't be held out.
-    #[error("task `{0}`: `held_out` is {1}; it is a share, from 0 to less than 1")]
+    /// A held-out share that is not allowed.
+    #[error("task `{0}`: `held_out` is {1}; expected at least 0 and below 1")]
     Share(String, f64),
-    /// A template that can't be used.
-    #[error("task `{0}`: `template` is no template: {1}")]
+    /// An invalid template.
+    #[error("task `{0}`: `template` is not a template: {1}")]
     Template(String, String),
     /// A column that problems do not have.
-    #[error("task `{0}` has no `{2}`, and the policy wants the column `{1}`")]
+    #[error("task `{0}` has no `{2}`, but the policy wants the column `{1}`")]
     Column(String, String, String),
-    /// Nothing was found.
+    /// No problem was found.
     #[error("task `{0}`: no problem fits the level's numbers and target")]
     Barren(String),
 }
 
 impl TaskError {
-    /// What to do about it, if there is something to say.
+    /// Returns a hint, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Column(..) => Some(
-                "its problems have `level`, `task` and `source`; `columns` of the task says which to take for a column",
-            ),
+            Self::Column(..) => {
+                Some("set the task's `columns` to take the column from `level`, `task` or `source`")
+            }
             _ => None,
         }
     }
 }
 
-/// A problem, before it is put in a style.
+/// A problem in both styles.
 struct Exercise {
     terse: String,
     words: String,
     gold: String,
-    /// The same for problems that differ only in the order of numbers: `3+4` and `4+3`.
+    /// Text that is equal for problems that differ only in the order of numbers, such as `3+4` and `4+3`.
     essence: String,
 }
 
 impl TaskConfig {
-    /// What a problem of a level has in the column that a policy calls so.
+    /// Returns the value of a policy's column, for the problems of a level.
     fn cell(&self, task: &str, source: &str, column: &str, level: usize) -> Result<Cell, TaskError> {
         match self.columns.get(column).map_or(column, String::as_str) {
             "level" => Ok(Cell::Number(level as f32)),
@@ -203,13 +203,13 @@ impl TaskConfig {
     }
 }
 
-/// The problems of a task on one side of its split. The problems of a smaller count are the first
-/// of those of a larger one, level by level.
+/// Generates the problems of a task on one side of its split. A smaller count gives, at each level, the
+/// first problems of a larger count.
 pub fn generate(task: &TaskConfig, split: Split) -> Result<Drawn, TaskError> {
     with_columns(task, split, &[])
 }
 
-/// The same, with what each problem has in the columns that a policy calls so.
+/// As [`generate()`], with the values of a policy's columns `wanted` in each problem.
 pub fn with_columns(task: &TaskConfig, split: Split, wanted: &[String]) -> Result<Drawn, TaskError> {
     let name = task.name.clone().unwrap_or_else(|| task.kind.to_string());
     if !Split::possible(task.held_out) {
@@ -232,7 +232,7 @@ pub fn with_columns(task: &TaskConfig, split: Split, wanted: &[String]) -> Resul
         let source = format!("{name}/{}", index + 1);
         level.check(task.kind).map_err(|reason| TaskError::Level { source_name: source.clone(), reason })?;
         let asked = level.count.unwrap_or(task.count);
-        // A part of the seed's own for each kind and level.
+        // Each kind and level has its own part of the seed.
         let part = ((task.kind as u64) << 32) | index as u64;
         let columns = wanted.iter().map(|column| task.cell(&name, &source, column, index + 1));
         let columns: Vec<Cell> = columns.collect::<Result<_, _>>()?;
@@ -266,7 +266,7 @@ pub fn with_columns(task: &TaskConfig, split: Split, wanted: &[String]) -> Resul
     Ok(drawn)
 }
 
-/// A level's problems that no level before it had: `asked` of them, or all there are.
+/// Returns `asked` problems of a level that no earlier level had, or all there are.
 fn exercises(
     task: &TaskConfig,
     level: &Level,
@@ -287,8 +287,8 @@ fn exercises(
     while exercises.len() < asked && !shapes.is_empty() && misses < PATIENCE {
         draw += 1;
         let mut stream = Stream::new(seed::world(task.seed, part, draw));
-        // A level's shapes come equally often, as long as each has something left: else nearly all
-        // problems of 1 to 3 digits would have 3.
+        // Shapes are drawn with equal frequency while they last. Otherwise nearly all problems of 1 to 3
+        // digits would have 3.
         let at = stream.below(shapes.len());
         let (shape, space) = &mut shapes[at];
         let Some(choices) = space.next(&mut stream) else {
@@ -296,8 +296,8 @@ fn exercises(
             continue;
         };
         let made = level.exercise(task.kind, *shape, &choices, task.style);
-        // The same numbers and target in another order are the same countdown; the same numbers to
-        // add in another order are another question.
+        // A countdown with the same numbers in another order is the same problem. A sum with the same
+        // numbers in another order is another question.
         let is_new = made.as_ref().is_some_and(|made| {
             let name = if task.kind == TaskKind::Countdown { &made.essence } else { &made.terse };
             seen.insert(name.clone())

@@ -1,6 +1,6 @@
-//! Graders: from an answer's text to whether it is right. They are functions of two texts: no clock, no
-//! threads, no model. Each does a bounded amount of work on any text; where that is not enough to
-//! tell, or the gold answer makes no sense, the answer is ungradable, which is not the same as wrong.
+//! Graders: decide whether an answer's text is right. A grader is a function of two texts, without clock,
+//! threads or model, and its work is bounded for any text. If the bound is too small for an answer, or the
+//! gold answer is invalid, the answer is ungradable, which is not the same as wrong.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -27,25 +27,25 @@ pub use prm800k::{prm800k, split_tuple};
 use countdown::Puzzle;
 use number::NumberKind;
 
-/// How answers are judged.
+/// A rule for grading answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grader {
-    /// The last box, after the string rules of Hendrycks' MATH.
+    /// The last box, by the string rules of Hendrycks' MATH.
     Hendrycks,
-    /// The last box, after the string rules of MATH and of PRM800K.
+    /// The last box, by the string rules of MATH and of PRM800K.
     Tinker,
-    /// The last `Answer:` line, after Minerva's string rules.
+    /// The last `Answer:` line, by Minerva's string rules.
     DapoLine,
-    /// The last box, as it is.
+    /// The last box, compared literally.
     DapoBox,
-    /// The number that the answer states, which should be an integer.
+    /// The number that the answer states, which must be an integer.
     Integer,
-    /// The answer's letter.
+    /// The letter that the answer states.
     Choice,
     /// An expression that makes a target from numbers.
     Countdown,
-    /// All of the text.
+    /// The whole text.
     Exact,
     /// The number that the answer states.
     Number,
@@ -56,37 +56,37 @@ pub enum Grader {
 pub struct Grade {
     /// Whether the answer is right.
     pub correct: bool,
-    /// The answer that was read out of the text, if any.
+    /// The answer found in the text, if any.
     pub found: Option<String>,
 }
 
-/// Why an answer can't be judged.
+/// Reason why an answer cannot be graded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Ungradable {
-    /// The gold answer makes no sense to the grader.
+    /// The gold answer is invalid for the grader.
     #[error("gold answer `{gold}` is not {expected}, which grader `{grader}` needs")]
     Gold {
         /// The grader's name.
         grader: &'static str,
-        /// The gold answer, or its start.
+        /// The gold answer, possibly cut.
         gold: String,
-        /// What it should have been.
+        /// The expected form.
         expected: &'static str,
     },
-    /// An answer is too deep, too long-winded or too large for the grader.
+    /// An answer is too deep, too long or too large for the grader.
     #[error("answer `{answer}` nests deeper or grows larger than grader `{grader}` follows")]
     TooMuch {
         /// The grader's name.
         grader: &'static str,
-        /// The answer, or its start.
+        /// The answer, possibly cut.
         answer: String,
     },
-    /// Upstream's grader would ask sympy, and there is none here.
+    /// Upstream's grader would call sympy, which is not available here.
     #[error("whether `{given}` equals `{gold}` is algebra, which grader `tinker` leaves to sympy")]
     Algebra {
-        /// The gold answer, normalised, or its start.
+        /// The normalised gold answer, possibly cut.
         gold: String,
-        /// The answer, normalised, or its start.
+        /// The normalised answer, possibly cut.
         given: String,
     },
 }
@@ -106,7 +106,7 @@ impl Ungradable {
 }
 
 impl Grader {
-    /// All of them.
+    /// All graders.
     pub const ALL: [Self; 9] = [
         Self::Hendrycks,
         Self::Tinker,
@@ -119,7 +119,7 @@ impl Grader {
         Self::Number,
     ];
 
-    /// Judges an answer.
+    /// Grades an answer against a gold answer.
     pub fn grade(self, gold: &str, answer: &str) -> Result<Grade, Ungradable> {
         let borrowed = |(correct, found): (bool, Option<&str>)| (correct, found.map(str::to_owned));
         let (correct, found) = match self {
@@ -154,14 +154,14 @@ impl Grader {
         Ok(Grade { correct, found })
     }
 
-    /// Whether a gold answer makes sense to it.
+    /// Whether the grader can use a gold answer.
     pub fn reads(self, gold: &str) -> bool {
-        // Each looks at gold before it looks for an answer.
+        // Each grader reads the gold answer before it looks for an answer.
         !matches!(self.grade(gold, ""), Err(Ungradable::Gold { .. }))
     }
 
-    /// Judges an answer to a question with several gold answers, of which any counts: right if it is what one of
-    /// them says. Those that make no sense are passed over, unless none does.
+    /// Grades an answer against several gold answers: it is right if it matches any of them. Invalid gold
+    /// answers are skipped, unless all are invalid.
     pub fn grade_any(self, golds: &[String], answer: &str) -> Result<bool, Ungradable> {
         let (mut read, mut senseless, mut unsure) = (false, None, None);
         for gold in golds {
@@ -199,7 +199,7 @@ impl Grader {
         Self::ALL.map(Self::name)
     }
 
-    /// What it does, in a line, and where it comes from.
+    /// Returns a one-line description of the grader and its source.
     pub fn about(self) -> &'static str {
         match self {
             Self::Hendrycks => {
@@ -230,12 +230,12 @@ impl Grader {
     }
 }
 
-/// A regular expression of our own.
+/// Compiles a constant regular expression.
 fn pattern(text: &str) -> regex::Regex {
     regex::Regex::new(text).expect("patterns are constants, and the tests of their files compile each")
 }
 
-/// The start of a text, for a message.
+/// Returns the first 80 characters of a text, for a message.
 fn start(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(any(&["7", "as many as you like"], "It is 7."), Ok(true));
         assert_eq!(any(&["as many as you like", "7"], "It is 8."), Ok(false));
         assert!(matches!(any(&["many", "more"], "7"), Err(Ungradable::Gold { gold, .. }) if gold == "many"));
-        // What can't be told of one gold may be right by another, and is not wrong by it.
+        // With an ungradable gold answer, another may match; without a match the answer is not wrong.
         let tinker = |golds: &[&str], answer| {
             let golds: Vec<String> = golds.iter().map(|g| (*g).to_owned()).collect();
             Grader::Tinker.grade_any(&golds, answer)

@@ -1,5 +1,5 @@
-//! What is asked, and how answers are judged: problems from data sets and from generators, and the
-//! graders of answers. It knows no tokens, no tensors and no Wasm.
+//! Problems from data sets and generators, and the graders of answers. Nothing here knows tokens, tensors
+//! or Wasm.
 //!
 //! ```
 //! use allot_tasks::grader::Grader;

@@ -1,30 +1,29 @@
-//! Questions that are nearly another one: runs of words that both have.
+//! Questions that nearly equal another one, by the runs of words that both have.
 //!
-//! A question to train on is nearly a held-out one if at least half of the held-out question's words lie in runs of
-//! eight that both have. Tülu 3 tells contaminated training data by the same two numbers (Lambert et al. 2024,
-//! section 3.2).
-//! A run that many held-out questions have is how a data set puts its questions, and no part of any of them. The
-//! work is linear in the length of all texts.
+//! A training question is nearly a held-out one if at least half of the held-out question's words are in
+//! runs of eight that both have. Tülu 3 uses the same two numbers to detect contaminated training data
+//! (Lambert et al. 2024, section 3.2). A run in many held-out questions is part of a data set's template
+//! rather than of a question, and does not count. The work is linear in the length of all texts.
 
 use std::collections::HashMap;
 
-/// Words in a run.
+/// Number of words in a run.
 const RUN: usize = 8;
-/// What hashes grow by: any odd number without a pattern. It is that of 64-bit FNV.
+/// Base of the hashes, an odd number without a pattern: the prime of 64-bit FNV.
 const BASE: u64 = 0x0100_0000_01b3;
-/// A run that more held-out questions than this have is left out of account.
+/// A run in more held-out questions than this does not count.
 const COMMON: usize = 16;
 
-/// A question to train on that is nearly a held-out one, both by their places in the lists.
+/// A training question that is nearly a held-out one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Near {
-    /// That to train on.
+    /// Index of the training question.
     pub train: usize,
-    /// The held-out one that it has most of.
+    /// Index of the held-out question that it shares most words with.
     pub held_out: usize,
 }
 
-/// The questions to train on that are nearly held-out ones, each with the nearest.
+/// Returns the training questions that are nearly held-out ones, each with the nearest.
 pub fn near(train: &[&str], held_out: &[&str]) -> Vec<Near> {
     let known = Known::of(held_out);
     let nearest = |(at, text): (usize, &&str)| {
@@ -35,11 +34,11 @@ pub fn near(train: &[&str], held_out: &[&str]) -> Vec<Near> {
 
 /// The runs of held-out questions.
 struct Known {
-    /// Each run's hash, a question that has it and the run's first word there, sorted.
+    /// For each run its hash, a question that has it, and the index of its first word there, sorted.
     owned: Vec<(u64, u32, u32)>,
-    /// Where a run begins in that list, and how many lines it has; of those that count.
+    /// Start of each counted run in `owned` and its number of entries, by hash.
     begins: HashMap<u64, (u32, u32)>,
-    /// Of each question, how many of its words lie in runs that count.
+    /// Number of words of each question that are in counted runs.
     counts: Vec<u32>,
 }
 
@@ -63,7 +62,7 @@ impl Known {
         Self { owned, begins, counts }
     }
 
-    /// The question that at least half is here of; of several the one that most is here of.
+    /// Returns a question of which the text has half of the counted words; of several, that with most.
     fn nearest(&self, text: &str) -> Option<u32> {
         let known = runs(text).into_iter().filter_map(|run| self.begins.get(&run));
         let lines = known.flat_map(|(begin, n)| &self.owned[*begin as usize..(begin + n) as usize]);
@@ -73,7 +72,7 @@ impl Known {
     }
 }
 
-/// Of each question that is among these, how many words lie in runs that begin at these words.
+/// Returns the number of words of each question in runs that begin at these (question, word) pairs.
 fn covered(mut found: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     found.sort_unstable();
     found.dedup();
@@ -84,8 +83,8 @@ fn covered(mut found: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
     found.chunk_by(|a, b| a.0 == b.0).map(words).collect()
 }
 
-/// The hashes of a text's runs of words, in their order: each word's by a power of a number, so that one run's
-/// follows from that of the run before.
+/// Returns the hashes of a text's runs of words, in order. Each word's hash is multiplied by a power of the
+/// base, so that the hash of a run follows from that of the previous one.
 fn runs(text: &str) -> Vec<u64> {
     let words = words(text);
     let oldest = BASE.wrapping_pow(RUN as u32);
@@ -101,8 +100,8 @@ fn runs(text: &str) -> Vec<u64> {
     all.into_iter().skip(RUN - 1).collect()
 }
 
-/// The hashes of a text's words: runs of letters and digits, whatever their case. In scripts that put no space
-/// between words each character is one.
+/// Returns the hashes of a text's words: sequences of letters and digits, ignoring case. In scripts without
+/// spaces between words, each character is a word.
 fn words(text: &str) -> Vec<u64> {
     let mut words = Vec::new();
     let mut word = None;
@@ -124,7 +123,7 @@ fn words(text: &str) -> Vec<u64> {
     words
 }
 
-/// Bits well mixed: the last steps of SplitMix64 (Steele et al. 2014).
+/// Mixes bits: the last steps of SplitMix64 (Steele et al. 2014).
 fn mixed(bits: u64) -> u64 {
     let mut z = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

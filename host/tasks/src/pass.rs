@@ -1,9 +1,9 @@
-//! pass@k: how likely one of k answers is right, from n answers of which c are.
+//! pass@k: the probability that one of k answers is right, from n answers of which c are right.
 
-/// pass@k without bias, `1 - C(n - c, k) / C(n, k)` (Chen et al. 2021, arXiv 2107.03374, eq. 1), from 0 to
-/// 1, as the product of their figure 3, which neither overflows nor cancels.
+/// Returns the unbiased pass@k, `1 - C(n - c, k) / C(n, k)` (Chen et al. 2021, arXiv 2107.03374, eq. 1),
+/// from 0 to 1. Computed as the product of their figure 3, which neither overflows nor cancels.
 ///
-/// `None` where k is above n, since so few answers don't tell, and where c is above n.
+/// `None` if k is above n, since there are too few answers, or if c is above n.
 pub fn pass_at_k(n: u32, c: u32, k: u32) -> Option<f64> {
     if k > n || c > n {
         return None;
@@ -11,16 +11,16 @@ pub fn pass_at_k(n: u32, c: u32, k: u32) -> Option<f64> {
     if n - c < k {
         return Some(1.0);
     }
-    // C(n - c, k) / C(n, k) is symmetric in c and k: a product of as many factors as the lesser has.
+    // C(n - c, k) / C(n, k) is symmetric in c and k: the product needs only the lesser number of factors.
     let (few, many) = (c.min(k), c.max(k));
     let none_right: f64 = (n - few + 1..=n).map(|i| 1.0 - f64::from(many) / f64::from(i)).product();
     Some(1.0 - none_right)
 }
 
-/// The mean of pass@k over prompts, each with its answers and how many of them are right.
+/// Returns the mean of pass@k over prompts, each given as its numbers of answers and of right answers.
 ///
-/// `None` without prompts, and where any prompt has fewer than k answers: the mean over the others would
-/// be of another set.
+/// `None` without prompts, or if any prompt has fewer than k answers: the mean over the others would be for
+/// another set.
 pub fn mean_pass_at_k(prompts: &[(u32, u32)], k: u32) -> Option<f64> {
     if prompts.is_empty() {
         return None;

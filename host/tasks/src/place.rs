@@ -1,14 +1,14 @@
-//! Where a row is, for a reader of an error.
+//! The place of a row, for error messages.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a row stands.
+/// The place of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as the config has it.
+    /// The file, as named in the config.
     pub file: Arc<str>,
-    /// What is counted in it: lines of JSON lines, items of an array, rows of parquet.
+    /// The unit of `number`: a line of JSON lines, an item of an array, a row of parquet.
     pub unit: &'static str,
     /// The row's number, from 1.
     pub number: u64,

@@ -1,4 +1,4 @@
-//! A problem: what is asked, and what the answer should be.
+//! A problem: its prompt and its gold answers.
 
 use allot_allocation::Cell;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use sha2::{Digest as _, Sha256};
 use crate::place::Place;
 use crate::question::{Key, folded};
 
-/// What a model is asked.
+/// The prompt of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Ask {
-    /// Plain text, as the model gets it.
+    /// Plain text, passed to the model unchanged.
     Text(String),
     /// Messages, for a model's chat template.
     Chat(Vec<Message>),
@@ -20,14 +20,14 @@ pub enum Ask {
 /// A message of a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks: system, user or assistant.
+    /// The role: system, user or assistant.
     pub role: String,
-    /// What is said.
+    /// The text.
     pub content: String,
 }
 
 impl Ask {
-    /// The words, without those of a system.
+    /// Returns the text, without system messages.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -39,36 +39,36 @@ impl Ask {
 /// A problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// What is asked.
+    /// The prompt.
     pub ask: Ask,
-    /// The answers that count as right: one, as a rule.
+    /// The answers that count as right, usually one.
     pub gold: Vec<String>,
-    /// Where it comes from: a data set's name, or a generator's with its level.
+    /// Its source: the name of a data set, or of a generator with the level.
     pub source: String,
     /// The question, before any template, system message or chat.
     pub question: String,
-    /// What it has in common with other problems that are the same question.
+    /// Key that all problems with the same question share.
     pub key: Key,
-    /// Where it was read, if it is from a file.
+    /// Its place, if it was read from a file.
     pub place: Option<Place>,
-    /// What it has in the columns that were asked for, in their order; nothing if it is held out.
+    /// Its values of the requested columns, in their order; empty if it is held out.
     pub columns: Vec<Cell>,
 }
 
 impl Problem {
-    /// The names under which this question is known, however it is put: its key, the question and what is asked,
-    /// the last two after [`folded`]. Two problems that share one of them are the same question.
+    /// Returns the keys of this question, in any wording: its key, and those of the question and the prompt
+    /// after [`folded`]. Two problems that share a key have the same question.
     pub fn keys(&self) -> [Key; 3] {
         [self.key, Key::of(&[&folded(&self.question)]), Key::of(&[&folded(&self.ask.words())])]
     }
 
-    /// A name for it that stays the same wherever it stands in whichever file: the first 16
-    /// hexadecimal digits of the sha256 of what is asked and what is right.
+    /// Returns an identifier that does not depend on file or row: the first 16 hexadecimal digits of the
+    /// SHA-256 of the prompt and the gold answers.
     pub fn id(&self) -> String {
         Self::name(&self.ask, &self.gold)
     }
 
-    /// Its name by what is asked alone, to the letter.
+    /// Returns an identifier of the exact prompt alone.
     pub fn asked(&self) -> String {
         Self::name(&self.ask, &[])
     }

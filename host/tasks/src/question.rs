@@ -1,16 +1,16 @@
-//! When two questions are one: the same words, whatever their white space and case, whatever template, system
-//! message or chat they are put in.
+//! Equality of questions: the same words, ignoring white space, case, template, system message and chat
+//! format.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::Message;
 
-/// A question's name: equal for questions that are the same.
+/// Key of a question, equal for equal questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(u128);
 
 impl Key {
-    /// The name of what these parts say, to the letter.
+    /// Returns the key of these exact parts.
     pub fn of(parts: &[&str]) -> Self {
         let mut hash = Sha256::new_with_prefix("question");
         for part in parts {
@@ -21,8 +21,8 @@ impl Key {
     }
 }
 
-/// A text without what makes no other question of it: each run of white space is one space, there is none at
-/// either end, and case is folded, letter by letter: first to upper case and then to lower, so that `ß` is `ss`.
+/// Returns a text without differences that do not change a question. Runs of white space become one space,
+/// and both ends are trimmed. Case is folded by letter: to upper, then to lower case, so that `ß` is `ss`.
 pub fn folded(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     let words = text.split(|c: char| c.is_whitespace() || is_blank(c)).filter(|word| !word.is_empty());
@@ -35,12 +35,12 @@ pub fn folded(text: &str) -> String {
     folded
 }
 
-/// White space of no width, which Unicode does not count as such.
+/// Zero-width white space, which Unicode does not count as white space.
 fn is_blank(c: char) -> bool {
     matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}')
 }
 
-/// What is said in some messages, but for those of a system.
+/// Returns the text of messages, without system messages.
 pub(crate) fn spoken(messages: &[Message]) -> String {
     let said = messages.iter().filter(|m| m.role != "system").map(|m| m.content.as_str());
     said.collect::<Vec<_>>().join("\n")

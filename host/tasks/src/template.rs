@@ -1,8 +1,8 @@
-//! Templates that come with models and data sets, which are untrusted.
+//! Templates of models and data sets, which are untrusted.
 //!
-//! Jinja, rendered within bounds: a source has a length, a rendering has fuel, and the bytes that it makes are counted.
-//! minijinja bounds only its instructions. So each template is compiled to a program in which every instruction that
-//! makes text or a list goes through a filter that counts first.
+//! Jinja, rendered within limits on the source's length, on instructions and on the bytes that a rendering
+//! makes. minijinja limits only instructions. So each template is compiled to a program in which every
+//! instruction that makes text or a list goes through a filter that counts first.
 
 mod filters;
 mod json;
@@ -21,25 +21,25 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use program::Compiled;
 use source::plain;
 
-/// The longest source, in bytes. The longest chat template that is published has some 20 kB.
+/// Longest source, in bytes. The longest published chat template has some 20 kB.
 const LONGEST: usize = 128 << 10;
-/// Stack for each byte of a source: a term and its operator take two, and a call each of parser, compiler and drop.
+/// Stack per byte of a source. A term and its operator take two, and calls of parser, compiler and drop.
 const STACK_A_BYTE: usize = 2 << 10;
-/// Instructions of one rendering; a long conversation takes some ten thousand.
+/// Maximum number of instructions of a rendering; a long conversation takes some ten thousand.
 const FUEL: u64 = 1_000_000;
-/// Calls inside calls: of macros, and of loops that call themselves.
+/// Maximum depth of calls: of macros, and of recursive loops.
 const CALLS: usize = 100;
 
-/// Whose Jinja it is.
+/// A dialect of Jinja.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// minijinja's: a text or list that is none has no characters or items.
+    /// minijinja's: `none` as a text or list has no characters or items.
     Plain,
-    /// transformers': it knows `{% generation %}`, and none has no items to loop over.
+    /// transformers': it has `{% generation %}`, and a loop over `none` is an error.
     Transformers,
 }
 
-/// A template, compiled.
+/// A compiled template.
 pub struct Template {
     environment: Environment<'static>,
     compiled: Compiled,
@@ -47,7 +47,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Compiles a source. `more` adds what else the template may call.
+    /// Compiles a source. `more` adds functions and filters for the template.
     pub fn parse(
         source: &str,
         dialect: Dialect,
@@ -65,7 +65,7 @@ impl Template {
         Ok(Self { environment, compiled, syntax })
     }
 
-    /// Renders it.
+    /// Renders the template.
     pub fn rendered(&self, context: impl Into<Value>) -> Result<String, Error> {
         made::begin();
         let mut text = String::new();
@@ -74,13 +74,13 @@ impl Template {
         let context = context.into();
         let done =
             eval(&self.environment, &program.main, context, &program.blocks, &mut out, AutoEscape::None);
-        // Whatever failed because of it, this is why.
+        // If the limit was exceeded, that is the cause of any other error.
         made::within()?;
         done?;
         Ok(text)
     }
 
-    /// Returns the names that it asks for, sorted.
+    /// Returns the template's undeclared variables, sorted.
     pub fn variables(&self) -> Vec<String> {
         let source = self.compiled.borrow_owner();
         let mut environment = Environment::empty();
@@ -95,22 +95,22 @@ impl Template {
     }
 }
 
-/// Parses a source, or looks through one that was parsed, on a stack that is large enough for it.
+/// Runs the parser on a source, or inspects a parsed one, on a stack that is large enough.
 fn on_a_stack<T: Send>(source: &str, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let bytes = source.len();
     if bytes > LONGEST {
-        let what = format!("it has {bytes} bytes; a template has at most {LONGEST}");
+        let what = format!("it has {bytes} bytes; expected at most {LONGEST}");
         return Err(Error::new(ErrorKind::SyntaxError, what));
     }
     let stack = (1 << 20) + STACK_A_BYTE * bytes;
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
-        let thread = thread.map_err(|e| invalid(format!("no thread to parse it: {e}")))?;
+        let thread = thread.map_err(|e| invalid(format!("could not start a thread to parse it: {e}")))?;
         thread.join().map_err(|_| invalid("its parser failed"))?
     })
 }
 
-/// An operation that a template may not do.
+/// The error for an invalid operation in a template.
 fn invalid(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, why)
 }

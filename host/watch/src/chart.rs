@@ -1,4 +1,4 @@
-//! A chart: curves in a frame of two axes, both fitted to what is there. It does not know what a run is.
+//! A chart: curves between two axes that are fitted to the data. It knows nothing of runs.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -14,20 +14,20 @@ const LEFT: u16 = 6;
 
 /// A chart.
 pub struct Chart {
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// Said where there is no curve yet.
+    /// Text shown while there is no curve.
     pub nothing: &'static str,
-    /// How values are written.
+    /// Unit of the y axis.
     pub unit: Unit,
-    /// The curves, the last on top.
+    /// The curves; the last one is drawn on top.
     pub curves: Vec<Curve>,
 }
 
-/// How values on the y axis are written.
+/// Format of the labels of the y axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// As they are.
+    /// A share, with two decimals.
     Share,
     /// In percent.
     Percent,
@@ -41,19 +41,19 @@ pub struct Curve {
     pub colour: Color,
     /// Whether it is drawn thick.
     pub thick: bool,
-    /// What stands at its end.
+    /// Letter drawn at its end.
     pub letter: Option<char>,
 }
 
-/// An axis: its ends, and where its labels stand.
+/// An axis: its ends, and the values of its labels.
 struct Axis {
     ends: [f64; 2],
     ticks: Vec<f64>,
 }
 
 impl Axis {
-    /// From `low` to `high` and a little beyond, but not below zero, with ticks at round numbers: about so
-    /// many, and none finer than `finest`.
+    /// Returns an axis from a little below `low`, but not below 0, to a little above `high`. It has about
+    /// `about` ticks at round numbers, none finer than `finest`.
     fn fitted(low: f64, high: f64, about: u16, finest: f64) -> Self {
         let beyond = ((high - low) / 25.0).max(finest);
         let ends = [(low - beyond).max(0.0), high + beyond];
@@ -67,14 +67,14 @@ impl Axis {
         (0..=count).map(|i| (first + f64::from(i)) * step).collect()
     }
 
-    /// Where a value stands between the ends, from 0 to 1.
+    /// Returns the position of a value between the ends, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let [low, high] = self.ends;
         ((value - low) / (high - low)).clamp(0.0, 1.0)
     }
 }
 
-/// The next number of 1, 2 and 5, times a power of ten.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn round(number: f64) -> f64 {
     if !(number.is_finite() && number > 0.0) {
         return 0.0;
@@ -85,7 +85,7 @@ fn round(number: f64) -> f64 {
 }
 
 impl Chart {
-    /// Draws it.
+    /// Draws the chart.
     pub fn draw(&self, area: Rect, buffer: &mut Buffer, style: Style) {
         let title = Ink::new().add_modifier(Modifier::BOLD);
         buffer.set_stringn(area.x + 1, area.y, &self.title, usize::from(area.width.saturating_sub(1)), title);
@@ -157,7 +157,7 @@ impl Chart {
     }
 
     fn curves(&self, plot: Rect, buffer: &mut Buffer, style: Style, x: &Axis, y: &Axis) {
-        // A thick line is two, half a sign apart.
+        // A thick line is two lines, a quarter of a character's height apart.
         let half = (y.ends[1] - y.ends[0]) / f64::from(plot.height) / 4.0;
         let draw = |context: &mut ratatui::widgets::canvas::Context<'_>| {
             for curve in &self.curves {

@@ -1,7 +1,7 @@
-//! Runs looked at while they go on: curves, waste, rates and time left, on a terminal.
+//! A live view of runs in a terminal: curves, waste, rates and time left.
 //!
-//! It reads what runs leave in their folders, `record.jsonl` and `times.jsonl`, and nothing else: it knows
-//! of no process, and a run knows nothing of it.
+//! It reads only `record.jsonl` and `times.jsonl` in the runs' folders. It needs no access to their
+//! processes, and a run does not know that it is watched.
 //!
 //! ```
 //! let folder = std::env::temp_dir().join("no runs are here");
@@ -19,12 +19,12 @@ pub mod view;
 
 use std::path::PathBuf;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use observer::Observer;
 use style::Style;
 use view::Size;
 
-/// One look at the runs, as plain text.
+/// Returns one view of the runs, as plain text.
 pub fn once(places: &[PathBuf], size: Size) -> Result<String> {
     let scene = Observer::at(places)?.scene();
     match scene.empty.first() {

@@ -1,11 +1,11 @@
-//! The picture on a terminal, until the user quits: one thread reads runs, this one draws and handles keys.
+//! The live view in a terminal: one thread reads the runs; the main thread draws and handles keys.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -14,31 +14,31 @@ use super::scene::Scene;
 use super::style::Style;
 use super::view::{self, Choice, Move};
 
-/// How long a key may wait.
+/// Time to wait for a key before looking for a new scene.
 const LISTEN: Duration = Duration::from_millis(50);
 
-/// What comes from elsewhere.
+/// A message to the drawing thread.
 enum News {
-    /// There is something else to see.
+    /// There is a new scene.
     Scene(Box<Scene>),
-    /// The system asks to end.
+    /// The operating system asks the program to end.
     End,
 }
 
-/// Shows the runs until a key or a signal ends it; the terminal is then as it was before.
+/// Shows the runs until a key or a signal ends the view, then restores the terminal.
 pub fn show(places: &[PathBuf], every: Duration) -> Result<()> {
     let look = Observer::at(places)?;
     let (sender, news) = channel();
     signals(sender.clone());
     let failed =
         |error: std::io::Error| Error::new(format!("could not show the runs on this terminal: {error}"));
-    // Panics, too, restore the terminal: `try_init` sees to it.
+    // `try_init` also restores the terminal after a panic.
     let begun = ratatui::try_init();
     let shown = begun.and_then(|mut terminal| {
         let (stop, stopped) = channel();
         let looking = thread::Builder::new().spawn(move || keep_looking(look, every, &sender, &stopped))?;
         let shown = watch(&mut terminal, &news, &looking);
-        // It is not waited for: it may be in the middle of a long record.
+        // Do not wait for the thread: it may be in the middle of a long record.
         drop((stop, looking));
         shown
     });
@@ -46,14 +46,14 @@ pub fn show(places: &[PathBuf], every: Duration) -> Result<()> {
     shown.and(restored).map_err(failed)
 }
 
-/// Reads the runs again and again, until the receiver is gone.
+/// Reads the runs repeatedly until the receiver is gone.
 fn keep_looking(mut look: Observer, every: Duration, news: &Sender<News>, stopped: &Receiver<()>) {
     loop {
         let began = Instant::now();
         if news.send(News::Scene(Box::new(look.scene()))).is_err() {
             return;
         }
-        // What takes long to read is read less often.
+        // Runs that take long to read are read less often.
         let pause = every.max(began.elapsed());
         if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -74,7 +74,7 @@ fn watch(
             match news.try_recv() {
                 Ok(News::Scene(new)) => (scene, stale) = (Some(new), true),
                 Ok(News::End) => return Ok(()),
-                // It ends before this does by a panic alone, which has restored the terminal.
+                // The reader ends first only by a panic, which has restored the terminal.
                 Err(_) if looking.is_finished() => return Err(std::io::Error::other("the reader ended")),
                 Err(_) => break,
             }
@@ -106,7 +106,7 @@ fn watch(
     }
 }
 
-/// What a key asks for.
+/// Request of a key.
 enum Asked {
     Quit,
     Move(Move),
@@ -128,7 +128,7 @@ fn asked(key: KeyEvent) -> Asked {
     }
 }
 
-/// Passes on what asks a program to end, so that it does not end with the terminal in disorder.
+/// Passes on signals to terminate, so that the terminal is restored before the program ends.
 #[cfg(unix)]
 fn signals(news: Sender<News>) {
     use tokio::signal::unix::{SignalKind, signal};
@@ -147,7 +147,7 @@ fn signals(news: Sender<News>) {
         });
         let _ = news.send(News::End);
     };
-    // Without it, a signal ends the program as it always does.
+    // Without this thread, a signal ends the program as usual.
     let _ = thread::Builder::new().spawn(wait);
 }
 

@@ -1,4 +1,4 @@
-//! What is on the disk, looked at again and again: runs are found, followed, and made a scene of.
+//! Repeated inspection of the disk: finds runs, follows them and makes a scene of them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -6,24 +6,23 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use allot_error::{Error, Result};
-use allot_files::find;
+use allot_base::{Error, Result, find};
 use allot_record::{RecordError, Time, Times};
 use allot_report::follow::Follower;
 
 use super::pace;
 use super::scene::{Empty, Facts, RunRow, Scene, State, plain};
 
-/// How long folders are not searched again.
+/// Time between two searches of the folders.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// After that long without a line, and five times the longest step so far, a run counts as stalled.
+/// A run without a new line for this long plus five times its longest step counts as stalled.
 const STALLED: Duration = Duration::from_mins(1);
 
-/// The same during the first step, when the time of a step is not known.
+/// The limit during the first step, when the duration of a step is not known.
 const NOT_BEGUN: Duration = Duration::from_mins(10);
 
-/// The places and what is in them.
+/// The observed places and the runs in them.
 pub struct Observer {
     places: Vec<PathBuf>,
     empty: Vec<Empty>,
@@ -33,20 +32,20 @@ pub struct Observer {
 
 /// A run that is followed.
 struct Watched {
-    /// The folder.
+    /// Its folder.
     path: PathBuf,
-    /// The place it was found in.
+    /// The place in which it was found.
     place: PathBuf,
-    /// The record and the times, as they were when they were read.
+    /// Stamps of the record and of the times when they were last read.
     seen: [Option<Stamp>; 2],
     follower: Option<Follower>,
     times: Vec<Time>,
     facts: Option<Facts>,
-    /// What its record says of its state; none where it goes on.
+    /// The state that its record implies; `None` while it is going on.
     state: Option<State>,
 }
 
-/// By what a file is known to have changed.
+/// Size and time of a file, by which a change is noticed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
@@ -54,7 +53,7 @@ struct Stamp {
 }
 
 impl Observer {
-    /// For these places: runs, or folders with runs in them.
+    /// Observes these places: runs, or folders with runs in them.
     pub fn at(places: &[PathBuf]) -> Result<Self> {
         let folder = |place: &PathBuf| {
             let record = place.file_name().is_some_and(|name| name == "record.jsonl");
@@ -71,7 +70,7 @@ impl Observer {
         Ok(Self { places, empty: Vec::new(), runs: Vec::new(), searched: None })
     }
 
-    /// What there is to see now.
+    /// Returns the current scene.
     pub fn scene(&mut self) -> Scene {
         if self.searched.is_none_or(|then| then.elapsed() >= SEARCH) {
             self.search();
@@ -91,7 +90,7 @@ impl Observer {
         Scene::of(rows, self.empty.clone())
     }
 
-    /// Finds runs that are new, and lets go of those that are no more.
+    /// Finds new runs and drops those that no longer exist.
     fn search(&mut self) {
         let mut known = std::mem::take(&mut self.runs);
         let mut paths = BTreeSet::new();
@@ -104,7 +103,7 @@ impl Observer {
             }
             let place = whole(place.clone());
             for path in found {
-                // One run may be in two of the places; and `.` has no name.
+                // Canonical, because one run may be in two of the places, and `.` has no name.
                 let path = whole(path);
                 if paths.insert(path.clone()) {
                     let old = known.iter().position(|run| run.path == path);
@@ -121,7 +120,7 @@ impl Watched {
         Self { path, place, seen: [None; 2], follower: None, times: Vec::new(), facts: None, state: None }
     }
 
-    /// Reads what was written since.
+    /// Reads all that was written since the last call.
     fn look(&mut self) {
         let seen = ["record.jsonl", "times.jsonl"].map(|name| stamp(&self.path.join(name)));
         let new = [0, 1].map(|i| seen[i] != self.seen[i]);
@@ -130,7 +129,7 @@ impl Watched {
         }
         self.seen = seen;
         if new[1] {
-            // A time that can't be read costs no more than the rates.
+            // Without readable times, only the rates are missing.
             self.times = Times::read(&self.path).unwrap_or_default();
         }
         if new[0] {
@@ -142,11 +141,11 @@ impl Watched {
         }
     }
 
-    /// Follows the record; what is not in order is told.
+    /// Follows the record. Returns the state that it implies as an error, unless the run is going on.
     fn read(&mut self) -> std::result::Result<(), State> {
         let mut state = self.poll()?;
         if matches!(state, Some(State::Damaged(_))) {
-            // A record that was cut back and then outgrew what was read of it looks the same.
+            // A record that was cut back and then grew past the part already read looks damaged, too.
             self.follower = None;
             state = self.poll()?;
         }
@@ -173,14 +172,14 @@ impl Watched {
         }))
     }
 
-    /// How it is going.
+    /// Returns the state of the run.
     fn state(&self, now: SystemTime) -> State {
         match &self.state {
             Some(State::Starting) | None => {}
             Some(state) => return state.clone(),
         }
         let changed = self.seen.iter().flatten().filter_map(|stamp| stamp.changed).max();
-        // A file from the future is new.
+        // A time in the future counts as now.
         let since = changed.and_then(|then| now.duration_since(then).ok()).unwrap_or_default();
         let begun = self.facts.as_ref().filter(|facts| facts.steps.0 > 0);
         let patience = begun.map_or(NOT_BEGUN, |facts| {
@@ -195,7 +194,7 @@ impl Watched {
     }
 }
 
-/// A path that is told in one way alone.
+/// Returns the canonical path, or the path itself if there is none.
 fn whole(path: PathBuf) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }

@@ -1,40 +1,40 @@
-//! How fast a run goes, and how long it will still take, from its record and its times.
+//! The pace of a run and the time that it still takes, from its record and its times.
 
 use std::collections::BTreeMap;
 
 use allot_record::{Head, Seconds, StepEnd, Time};
 use allot_report::History;
 
-/// Steps that a rate is taken over: the last ones.
+/// Number of last steps over which a rate is taken.
 pub const WINDOW: u32 = 20;
 
-/// A run's pace. What the run does not tell is none: a simulation keeps no times.
+/// A run's pace. Values that the run does not report are `None`: a simulation keeps no times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// Rollouts a second over the last steps, evaluation left out.
+    /// Rollouts per second over the last steps, without evaluation.
     pub rollouts: Option<f64>,
-    /// Generated tokens a second, likewise.
+    /// Generated tokens per second, likewise.
     pub tokens: Option<f64>,
-    /// Seconds until the nearest of the run's limits at this pace, evaluation and checkpoints included.
+    /// Seconds until the run reaches the nearest of its limits, evaluation and checkpoints included.
     pub left: Option<f64>,
-    /// The longest step so far with all that belongs to it, in seconds.
+    /// Duration of the longest step so far in seconds, evaluation and checkpoints included.
     pub longest: Option<f64>,
-    /// The share that is over of the limit that is nearest, from 0 to 1.
+    /// Used share of the limit that is nearest, from 0 to 1.
     pub over: f64,
 }
 
-/// What a run has used, or may use at most: steps, rollouts, tokens, FLOPs, seconds of its steps.
+/// Amounts that a run has used or may use: steps, rollouts, tokens, FLOPs, seconds of its steps.
 type Used<T> = [T; 5];
 
-/// A run at the end of a step.
+/// A run's totals at the end of a step.
 #[derive(Clone, Copy)]
 struct Moment {
     used: Used<f64>,
-    /// Seconds in all, evaluation and checkpoints included.
+    /// Total seconds, evaluation and checkpoints included.
     all: f64,
 }
 
-/// The pace of a run.
+/// Computes the pace of a run.
 pub fn of(history: &History, times: &[Time]) -> Pace {
     let times = seconds(times);
     let most = most(&history.head);
@@ -53,7 +53,7 @@ pub fn of(history: &History, times: &[Time]) -> Pace {
     let rate = |n: f64| Some(n / seconds).filter(|rate| rate.is_finite());
     (pace.rollouts, pace.tokens) = (rate(rollouts), rate(tokens));
     if history.end.is_none() {
-        // Evaluation comes once in many steps: over the whole run, its share in a step is known best.
+        // Evaluation is rare, so its share of a step is averaged over the whole run.
         let beside = (last.all - first.all) - (last.used[4] - first.used[4]);
         let step = seconds / steps + (beside / (last.used[0] - first.used[0])).max(0.0);
         let to = |i: usize| Some((most[i]? - last.used[i]).max(0.0) / (gone[i] / steps));
@@ -63,7 +63,7 @@ pub fn of(history: &History, times: &[Time]) -> Pace {
     pace
 }
 
-/// Seconds by steps finished. Of a step that was repeated after a pause, the last ones count.
+/// Returns seconds by number of finished steps. The last entry of a repeated step counts.
 fn seconds(times: &[Time]) -> BTreeMap<u32, Seconds> {
     let step = |time: &Time| match time {
         Time::Step { steps, seconds } => Some((*steps, *seconds)),
@@ -72,7 +72,7 @@ fn seconds(times: &[Time]) -> BTreeMap<u32, Seconds> {
     times.iter().filter_map(step).collect()
 }
 
-/// The run's start and the ends of its steps, as far as their times are known.
+/// Returns the totals at the start and after each step, as far as their times are known.
 fn moments(history: &History, times: &BTreeMap<u32, Seconds>) -> Vec<Moment> {
     let all = |s: &Seconds| s.of_steps() + s.evaluating + s.saving;
     let start = times.get(&0).map(|s| Moment { used: [0.0, 0.0, 0.0, 0.0, s.of_steps()], all: all(s) });
@@ -88,7 +88,7 @@ fn used(end: &StepEnd, seconds: f64) -> Used<f64> {
     [f64::from(end.step) + 1.0, spent.run_rollouts as f64, spent.run_tokens as f64, flops, seconds]
 }
 
-/// The limits that the run's head tells.
+/// Returns the limits in the run's head.
 fn most(head: &Head) -> Used<Option<f64>> {
     [
         Some(f64::from(head.run.steps)),

@@ -1,4 +1,4 @@
-//! What there is to see: runs as rows and curves, in plain data. Nothing here reads a file or draws.
+//! The data to show: runs as rows and curves. Nothing here reads a file or draws.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,99 +10,99 @@ use allot_report::{Axis, Costs, History};
 
 use super::pace::Pace;
 
-/// Windows that a curve by step is drawn from, at most.
+/// Maximum number of windows of steps in a curve.
 const WINDOWS: usize = 32;
 
-/// All there is to see.
+/// All data to show.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
     /// The runs, in the order of their places.
     pub runs: Vec<RunRow>,
-    /// The arms' names; a row names its arm by its place here.
+    /// Names of the arms; a row refers to its arm by index.
     pub arms: Vec<String>,
     /// Places without a run.
     pub empty: Vec<Empty>,
 }
 
-/// A run.
+/// A run, as a row of the table.
 #[derive(Clone, Debug)]
 pub struct RunRow {
     /// Its folder.
     pub path: PathBuf,
-    /// What it is called among the others.
+    /// Its name among the other runs.
     pub name: String,
-    /// Its arm, by its place in [`Scene::arms`].
+    /// Index of its arm in [`Scene::arms`].
     pub arm: Option<usize>,
-    /// How it is going.
+    /// Its state.
     pub state: State,
-    /// What its record says; none where it has no head that can be read.
+    /// Data of its record; `None` if the record has no readable head.
     pub facts: Option<Facts>,
 }
 
-/// What a run's record and times say.
+/// Data of a run's record and times.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The policy's name, or that of the arm in a comparison.
+    /// Name of the policy, or of the arm in a comparison.
     pub arm: String,
-    /// Settings in force, by name.
+    /// Effective settings, by name.
     pub settings: Vec<(String, String)>,
-    /// What it was told, its seed left out, by key: model, data, settings in force.
+    /// Its configuration without the seed, by key: model, data, effective settings.
     pub told: BTreeMap<String, String>,
     /// The seed.
     pub seed: u64,
     /// Steps finished, and steps planned.
     pub steps: (u32, u32),
-    /// Rollouts sampled, and the most that may be.
+    /// Rollouts sampled, and their limit, if there is one.
     pub rollouts: (u64, Option<u64>),
-    /// Accuracy at the start and the last one.
+    /// First and last held-out accuracy.
     pub accuracy: Option<(f64, f64)>,
-    /// The share of rollouts sampled that had no advantage, or were not trained on.
+    /// Share of sampled rollouts that had no advantage or were not trained on.
     pub waste: Option<f64>,
-    /// Why it has learned nothing, where it has not.
+    /// Reason why it has learned nothing; `None` if it has learned.
     pub nothing_learned: Option<String>,
     /// Its pace.
     pub pace: Pace,
-    /// Accuracy against rollouts sampled.
+    /// Held-out accuracy against rollouts sampled.
     pub scores: Vec<(f64, f64)>,
-    /// Waste against steps: of the rollouts whose fate was known in a few steps.
+    /// Waste against steps, over windows of steps; counts the rollouts whose fate became known there.
     pub wastes: Vec<(f64, f64)>,
 }
 
-/// How a run is going.
+/// State of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its record has no whole line yet.
+    /// Its record has no complete line yet.
     Starting,
-    /// It goes on.
+    /// It is going on.
     Running,
-    /// It has no end, and nothing was added for so long.
+    /// Its record has no end and has not grown for a while.
     Stalled {
-        /// Since when.
+        /// Time since the record last grew.
         since: Duration,
         /// Whether its last line is cut off.
         cut: bool,
     },
-    /// It ended as it should, for this reason.
+    /// It ended normally, for this reason.
     Finished(String),
     /// It was stopped, for this reason.
     Stopped(String),
-    /// Its record can't be believed any more, for this reason.
+    /// Its record is damaged, for this reason.
     Damaged(String),
-    /// Its record can't be read, for this reason.
+    /// Its record cannot be read, for this reason.
     Unreadable(String),
 }
 
 /// A place without a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Empty {
-    /// As it was typed.
+    /// The place, as typed.
     pub place: String,
-    /// Whether there is a folder.
+    /// Whether the folder exists.
     pub there: bool,
 }
 
 impl Facts {
-    /// Those of a history.
+    /// Returns the facts of a history.
     pub fn of(history: &History, pace: Pace) -> Self {
         let head = &history.head;
         let spent = match (&history.end, history.steps.last()) {
@@ -124,7 +124,7 @@ impl Facts {
             waste: (spent > 0).then(|| (1.0 - effective / spent as f64).clamp(0.0, 1.0)),
             nothing_learned: history.nothing_learned(),
             pace,
-            // What is no share is no curve.
+            // An accuracy outside 0 to 1 is not drawn.
             scores: scores.filter(|(_, accuracy)| (0.0..=1.0).contains(accuracy)).collect(),
             wastes: wastes(history),
         }
@@ -147,21 +147,21 @@ fn wastes(history: &History) -> Vec<(f64, f64)> {
 }
 
 impl RunRow {
-    /// Returns what a reader should know of the run beside its state's word.
+    /// Returns remarks on the run beyond its state, if there are any.
     pub fn remark(&self) -> Option<String> {
         let nothing = self.facts.as_ref().and_then(|facts| facts.nothing_learned.clone());
         let remarks: Vec<String> = self.state.reason().into_iter().chain(nothing).collect();
         (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
-    /// Returns whether all is as it should be.
+    /// Returns whether the run has no problem.
     pub fn is_well(&self) -> bool {
         self.state.is_well() && self.facts.as_ref().is_none_or(|facts| facts.nothing_learned.is_none())
     }
 }
 
 impl State {
-    /// In a word or two.
+    /// Returns the state in one or two words.
     pub fn word(&self) -> String {
         match self {
             Self::Starting => "starting".to_owned(),
@@ -174,7 +174,7 @@ impl State {
         }
     }
 
-    /// What a reader should know beside that.
+    /// Returns the reason for the state, if there is one.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Starting | Self::Running => None,
@@ -187,18 +187,18 @@ impl State {
         }
     }
 
-    /// Whether that is how it should be.
+    /// Whether the state is not a problem.
     pub fn is_well(&self) -> bool {
         matches!(self, Self::Starting | Self::Running | Self::Finished(_))
     }
 
-    /// Whether more may come.
+    /// Whether the run is starting or running.
     pub fn goes_on(&self) -> bool {
         matches!(self, Self::Starting | Self::Running)
     }
 }
 
-/// A time in its largest unit.
+/// Formats a duration in its largest unit.
 fn about(time: Duration) -> String {
     let minutes = time.as_secs() / 60;
     match minutes {
@@ -209,7 +209,7 @@ fn about(time: Duration) -> String {
 }
 
 impl Empty {
-    /// In words.
+    /// Returns a message about the place.
     pub fn words(&self) -> String {
         let (place, there) = (&self.place, self.there);
         if there { format!("no run in `{place}`") } else { format!("there is no folder `{place}`") }
@@ -217,7 +217,7 @@ impl Empty {
 }
 
 impl Scene {
-    /// Sorts the runs into arms, as a report does: those of one name that differ in nothing but their seed.
+    /// Groups runs into arms, as a report does: runs of one name that differ only in their seed.
     pub fn of(mut runs: Vec<RunRow>, empty: Vec<Empty>) -> Self {
         let mut kinds: Vec<(&str, &BTreeMap<String, String>)> = Vec::new();
         let mut places = Vec::new();
@@ -235,19 +235,19 @@ impl Scene {
         Self { runs, arms, empty }
     }
 
-    /// Whether nothing more is to come.
+    /// Whether all runs have ended and no place is empty.
     pub fn is_over(&self) -> bool {
         let over = |row: &RunRow| !row.state.goes_on() && !matches!(row.state, State::Stalled { .. });
         self.empty.is_empty() && !self.runs.is_empty() && self.runs.iter().all(over)
     }
 }
 
-/// Text of several lines, such as a traceback, in one.
+/// Joins the lines of a text, such as a traceback, with semicolons.
 pub fn joined(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
-/// Text that does nothing to a terminal.
+/// Replaces characters that could control a terminal.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if shown::steers(c) { '?' } else { c }).collect()
 }

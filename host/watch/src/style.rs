@@ -1,10 +1,10 @@
-//! What a terminal can show: colours, of the sixteen that every one has, and signs beyond ASCII.
+//! Capabilities of a terminal: the sixteen standard colours, and characters beyond ASCII.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style as Ink};
 use ratatui::symbols::Marker;
 
-/// The colours of arms, those first that can be read on light and on dark.
+/// Colours of arms. The first ones are readable on light and on dark backgrounds.
 const COLOURS: [Color; 10] = [
     Color::Green,
     Color::Magenta,
@@ -18,17 +18,17 @@ const COLOURS: [Color; 10] = [
     Color::LightGreen,
 ];
 
-/// What a terminal can show.
+/// Capabilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Whether it shows colours, and should.
+    /// Whether colours are used.
     pub colour: bool,
-    /// Whether it shows signs beyond ASCII.
+    /// Whether characters beyond ASCII are used.
     pub unicode: bool,
 }
 
 impl Style {
-    /// What the surroundings say: `NO_COLOR`, and the locale.
+    /// Returns the style that the environment asks for: `NO_COLOR`, and the locale.
     pub fn here() -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
@@ -36,27 +36,27 @@ impl Style {
         Self { colour: set("NO_COLOR").is_none(), unicode: cfg!(windows) || locale.contains("utf8") }
     }
 
-    /// An arm's colour.
+    /// Returns the colour of an arm.
     pub fn arm(self, arm: usize) -> Color {
         if self.colour { COLOURS[arm % COLOURS.len()] } else { Color::Reset }
     }
 
-    /// The same for text.
+    /// Returns the text style of an arm.
     pub fn text(self, arm: usize) -> Ink {
         Ink::new().fg(self.arm(arm)).add_modifier(Modifier::BOLD)
     }
 
-    /// What is not as it should be.
+    /// Returns the style of a state that is a problem.
     pub fn bad(self) -> Ink {
         if self.colour { Ink::new().fg(Color::Red) } else { Ink::new().add_modifier(Modifier::BOLD) }
     }
 
-    /// What curves are made of.
+    /// Returns the marker of which curves are made.
     pub fn marker(self) -> Marker {
         if self.unicode { Marker::Braille } else { Marker::Dot }
     }
 
-    /// Puts plain signs for those that the terminal can't show.
+    /// Replaces characters that the terminal cannot show with ASCII.
     pub fn settle(self, buffer: &mut Buffer) {
         if self.unicode {
             return;
@@ -79,7 +79,7 @@ impl Style {
     }
 }
 
-/// An arm's sign, which tells it where colours do not.
+/// Returns an arm's letter, which identifies it without colours.
 pub fn letter(arm: usize) -> char {
     let letters = ('A'..='Z').chain('a'..='z');
     letters.cycle().nth(arm % 52).unwrap_or('?')

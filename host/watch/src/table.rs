@@ -1,4 +1,4 @@
-//! The table: a row for each run, and as many columns as the terminal is wide enough for.
+//! The table: a row for each run, with as many columns as the terminal has space for.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -8,10 +8,10 @@ use ratatui::text::Span;
 use super::scene::{self, RunRow, Scene};
 use super::style::{Style, letter};
 
-/// What a number that is not known looks like.
+/// Text for an unknown number.
 const UNKNOWN: &str = "–";
 
-/// The narrowest that a name is cut to.
+/// Minimum width of a shortened name.
 const NARROWEST: usize = 18;
 
 /// A column.
@@ -38,7 +38,7 @@ use Column::{Accuracy, Arm, Gauge, Left, Letter, Name, Rate, Rollouts, Seed, Spe
 const ALL: [Column; 13] =
     [Letter, Name, Arm, Seed, Step, Rollouts, Gauge, Accuracy, Waste, Rate, Speed, Left, State];
 
-/// Columns in the order in which they go where the terminal is narrow.
+/// Columns in the order in which a narrow terminal drops them.
 const FIRST_TO_GO: [Column; 10] = [Rate, Seed, Arm, Gauge, Speed, Rollouts, Waste, Left, Step, Accuracy];
 
 impl Column {
@@ -73,7 +73,7 @@ impl Column {
             _ => {}
         }
         let Some(facts) = &row.facts else { return unknown() };
-        // What stands still has no rate.
+        // A run that makes no progress has no rate.
         let moves = row.state.is_well() || matches!(row.state, scene::State::Stopped(_));
         let rate = |n: Option<f64>| n.filter(|_| moves).map_or_else(unknown, compact);
         match self {
@@ -98,7 +98,7 @@ impl Column {
     }
 }
 
-/// The state, with its reason where it is not as it should be.
+/// Returns the state, with its reason if it is a problem.
 fn state(row: &RunRow) -> String {
     match row.state.reason().filter(|_| !row.state.is_well()) {
         Some(reason) => format!("{}: {}", row.state.word(), scene::joined(&reason)),
@@ -106,7 +106,7 @@ fn state(row: &RunRow) -> String {
     }
 }
 
-/// Draws the rows from `top` on, as many as there is room for below the titles.
+/// Draws the rows from index `top` on, as many as fit below the titles.
 pub fn draw(scene: &Scene, top: usize, chosen: Option<usize>, area: Rect, buffer: &mut Buffer, style: Style) {
     let shown = || scene.runs.iter().enumerate().skip(top).take(usize::from(area.height).saturating_sub(1));
     let columns = fitted(scene, usize::from(area.width));
@@ -118,14 +118,14 @@ pub fn draw(scene: &Scene, top: usize, chosen: Option<usize>, area: Rect, buffer
         let mut x = area.x;
         for (column, width) in &columns {
             let look = match (column, row.arm) {
-                // On a reversed row, red on the foreground's colour could not be read.
+                // Red could not be read on a reversed row.
                 _ if chosen => base,
                 (Letter, Some(arm)) => style.text(arm),
                 (State, _) if !row.state.is_well() => style.bad(),
                 _ => base,
             };
             let mut text = column.text(row, scene);
-            // A reason of a word or two says nothing.
+            // A reason shortened to a word or two is useless.
             if *column == State && wide(&text) > *width && *width < row.state.word().len() + 16 {
                 text = row.state.word();
             }
@@ -147,10 +147,10 @@ pub fn draw(scene: &Scene, top: usize, chosen: Option<usize>, area: Rect, buffer
     }
 }
 
-/// Puts a text into a column's room.
+/// Draws a text in the space of a column.
 fn put(buffer: &mut Buffer, at: (u16, u16), column: Column, text: &str, width: usize, look: Ink) {
     let text = match column {
-        // What tells runs apart is at the end of their names.
+        // Runs differ at the ends of their names.
         Name => cut_front(text, width),
         _ => cut(text, width),
     };
@@ -158,7 +158,7 @@ fn put(buffer: &mut Buffer, at: (u16, u16), column: Column, text: &str, width: u
     buffer.set_stringn(at.0 + pad as u16, at.1, text, width, look);
 }
 
-/// The columns that there is room for, and their widths.
+/// Returns the columns that fit, and their widths.
 fn fitted(scene: &Scene, width: usize) -> Vec<(Column, usize)> {
     let wanted = |column: Column| {
         let texts = scene.runs.iter().map(|row| wide(&column.text(row, scene)));
@@ -168,13 +168,13 @@ fn fitted(scene: &Scene, width: usize) -> Vec<(Column, usize)> {
     let several = scene.arms.len() > 1;
     let told = |column: &Column| match column {
         Letter => several,
-        // A simulation has no rates, and what is over has no time left.
+        // A simulation has no rates, and a finished run has no time left.
         Rate | Speed | Left => scene.runs.iter().any(|row| column.text(row, scene) != UNKNOWN),
         _ => true,
     };
     let columns = ALL.into_iter().filter(told);
     let mut columns: Vec<(Column, usize)> = columns.map(|column| (column, wanted(column))).collect();
-    // Names and states can be cut: they take what the others leave.
+    // Names and states can be shortened: they get the width that other columns leave.
     let short = scene.runs.iter().map(|row| row.state.word().len()).max().unwrap_or(0);
     let least = |(column, width): &(Column, usize)| match column {
         Name => (*width).min(NARROWEST),
@@ -203,17 +203,17 @@ fn fitted(scene: &Scene, width: usize) -> Vec<(Column, usize)> {
     columns
 }
 
-/// Columns that a text takes.
+/// Returns the width of a text in columns of the terminal.
 fn wide(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A text cut to a width at its end.
+/// Shortens a text to a width by cutting its end.
 pub fn cut(text: &str, width: usize) -> String {
     shortened(text, width, |kept| _ = kept.pop(), |kept| format!("{kept}…"))
 }
 
-/// A text cut to a width at its start.
+/// Shortens a text to a width by cutting its start.
 pub fn cut_front(text: &str, width: usize) -> String {
     shortened(text, width, |kept| _ = kept.remove(0), |kept| format!("…{kept}"))
 }
@@ -229,7 +229,7 @@ fn shortened(text: &str, width: usize, shorten: fn(&mut String), mark: fn(&str) 
     if width == 0 { kept } else { mark(&kept) }
 }
 
-/// A number in five signs or so.
+/// Formats a number in about five characters.
 pub fn compact(number: f64) -> String {
     let size = number.abs();
     let (scaled, unit) = match size {
@@ -245,7 +245,7 @@ pub fn compact(number: f64) -> String {
     format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-/// A time in its two largest units.
+/// Formats a duration in its two largest units.
 pub fn time(seconds: f64) -> String {
     let all = seconds.clamp(0.0, 1e9).round() as u64;
     let (minutes, hours, days) = (all / 60, all / 3600, all / 86_400);
@@ -257,7 +257,7 @@ pub fn time(seconds: f64) -> String {
     }
 }
 
-/// A share as a bar.
+/// Draws a share as a bar of six characters.
 fn gauge(share: f64) -> String {
     let full = (share.clamp(0.0, 1.0) * 6.0).round() as usize;
     "█".repeat(full) + &"░".repeat(6 - full)

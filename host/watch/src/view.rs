@@ -1,9 +1,9 @@
-//! The whole picture: what stands where, and what goes first where there is little room.
+//! The whole view: the layout of its parts, and which ones are dropped in a small terminal.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use allot_error::count;
+use allot_base::count;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style as Ink};
@@ -17,35 +17,35 @@ use super::table;
 /// Columns and rows.
 pub type Size = (u16, u16);
 
-/// The least that anything can be shown in.
+/// Minimum size of the view.
 const LEAST: Size = (30, 5);
 
-/// The lowest that charts can be.
+/// Minimum height of the charts.
 const LOWEST: u16 = 7;
 
-/// Two charts side by side take as many columns.
+/// Minimum width of two charts side by side.
 const TWO_WIDE: u16 = 70;
 
-/// Rows of a picture as plain text beside those of its runs, at the least.
+/// Minimum number of rows of a plain-text view beyond those of its runs.
 const BESIDE: u16 = 16;
 
-/// What a person chose to look at.
+/// The user's selection.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The run.
+    /// The selected run.
     pub run: Option<PathBuf>,
-    /// The table's first row.
+    /// Index of the first row that the table shows.
     pub top: usize,
-    /// Rows that the table showed last.
+    /// Number of rows that the table showed last.
     pub page: usize,
 }
 
-/// What a key asks for.
+/// A move of the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// So many rows down, or up.
+    /// By this many rows; negative is up.
     By(isize),
-    /// So many pages down, or up.
+    /// By this many pages; negative is up.
     Pages(isize),
     /// To the first row.
     First,
@@ -54,19 +54,19 @@ pub enum Move {
 }
 
 impl Choice {
-    /// Where the chosen run is now.
+    /// Returns the current row of the selected run.
     pub fn place(&self, scene: &Scene) -> Option<usize> {
         scene.runs.iter().position(|row| Some(&row.path) == self.run.as_ref())
     }
 
-    /// Chooses another.
+    /// Moves the selection.
     pub fn go(&mut self, to: Move, scene: &Scene) {
         let Some(last) = scene.runs.len().checked_sub(1) else { return };
         let page = self.page.max(1) as isize;
         let to = match (to, self.place(scene)) {
             (Move::First, _) => 0,
             (Move::Last, _) => last,
-            // The first step down is onto the first row.
+            // The first move selects the first visible row.
             (Move::By(_) | Move::Pages(_), None) => self.top.min(last),
             (Move::By(n), Some(place)) => place.saturating_add_signed(n).min(last),
             (Move::Pages(n), Some(place)) => place.saturating_add_signed(n * page).min(last),
@@ -75,7 +75,7 @@ impl Choice {
     }
 }
 
-/// Where things stand.
+/// Areas of the parts of the view.
 struct Places {
     head: Rect,
     charts: Option<Rect>,
@@ -85,12 +85,12 @@ struct Places {
 }
 
 impl Places {
-    /// With a table of so many rows, titles included, where there is room for them.
+    /// Lays out the view, with a table of `rows` rows, titles included, if they fit.
     fn of(area: Rect, rows: u16, legend: bool, live: bool) -> Self {
         let Rect { height, .. } = area;
         let foot = if height >= 20 { 2 } else { u16::from(height >= 8) } * u16::from(live);
         let rest = height - 1 - foot;
-        // What does not move is shown whole.
+        // A view that cannot scroll shows the whole table.
         let least = if live { rows.min((height / 3).max(4)) } else { rows }.min(rest);
         let legend = u16::from(legend);
         let charts = rest.saturating_sub(least + legend);
@@ -109,7 +109,7 @@ impl Places {
     }
 }
 
-/// Draws all of it. Without a choice, nothing is said of keys.
+/// Draws the whole view. If `choice` is `None`, no keys are mentioned.
 pub fn draw(scene: &Scene, choice: Option<&mut Choice>, area: Rect, buffer: &mut Buffer, style: Style) {
     if area.is_empty() {
         return;
@@ -148,7 +148,7 @@ pub fn draw(scene: &Scene, choice: Option<&mut Choice>, area: Rect, buffer: &mut
     style.settle(buffer);
 }
 
-/// Keeps the chosen run in sight, and the table full.
+/// Keeps the selected run visible and the table full.
 fn scroll(choice: &mut Choice, chosen: Option<usize>, runs: usize) {
     let page = choice.page.max(1);
     if let Some(chosen) = chosen {
@@ -162,7 +162,7 @@ fn head(scene: &Scene, choice: &Choice, keys: bool, area: Rect, buffer: &mut Buf
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for row in &scene.runs {
         let word = row.state.word();
-        // How long a run stands still is its own affair.
+        // Stalled runs count together, however long they have stalled.
         let word = word.split(' ').next().unwrap_or_default().to_owned();
         match kinds.iter_mut().find(|(known, _)| *known == word) {
             Some((_, n)) => *n += 1,
@@ -192,7 +192,8 @@ fn head(scene: &Scene, choice: &Choice, keys: bool, area: Rect, buffer: &mut Buf
 }
 
 fn charts(scene: &Scene, chosen: Option<usize>, area: Rect, buffer: &mut Buffer, style: Style) {
-    let scores = chart(scene, chosen, style, "held-out accuracy by rollouts", "no score yet", Unit::Share);
+    let scores =
+        chart(scene, chosen, style, "held-out accuracy by rollouts", "no evaluation yet", Unit::Share);
     let wastes = chart(scene, chosen, style, "waste by step", "no step yet", Unit::Percent);
     if area.width >= TWO_WIDE {
         let left = area.width * 11 / 20;
@@ -221,7 +222,7 @@ fn chart(
         let points = if unit == Unit::Share { facts.scores.clone() } else { facts.wastes.clone() };
         let thick = chosen == Some(i) && scene.runs.len() > 1;
         let colour = if thick { Color::Reset } else { style.arm(arm) };
-        // One of an arm is enough.
+        // One letter per arm is enough.
         let first = scene.runs.iter().position(|other| other.arm == Some(arm)) == Some(i);
         let letter = (several && (first || thick)).then(|| letter(arm));
         Some((thick, Curve { points, colour, thick, letter }))
@@ -232,7 +233,7 @@ fn chart(
     Chart { title: title.to_owned(), nothing, unit, curves }
 }
 
-/// Which sign and colour is whose.
+/// Draws the letter and colour of each arm.
 fn legend(scene: &Scene, area: Rect, buffer: &mut Buffer, style: Style) {
     let arm = |(i, name): (usize, &String)| {
         [Span::styled(format!(" {} ", letter(i)), style.text(i)), Span::raw(format!("{name} "))]
@@ -241,7 +242,7 @@ fn legend(scene: &Scene, area: Rect, buffer: &mut Buffer, style: Style) {
     buffer.set_line(area.x, area.y, &line, area.width);
 }
 
-/// What there is to say of the chosen run, or of what is missing.
+/// Draws the state and settings of the selected run, or the places without a run.
 fn foot(scene: &Scene, chosen: Option<usize>, area: Rect, buffer: &mut Buffer) {
     let mut lines = Vec::new();
     if let Some(row) = chosen.and_then(|i| scene.runs.get(i)) {
@@ -267,7 +268,7 @@ fn foot(scene: &Scene, chosen: Option<usize>, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The picture as plain text: with all runs in its table, and what is not in order told below it.
+/// Returns the view as plain text: all runs in its table, and below it the runs with problems.
 pub fn plain(scene: &Scene, style: Style, (width, height): Size) -> String {
     let runs = scene.runs.len().min(500) as u16;
     let (width, height) = (width.clamp(LEAST.0, 500), height.clamp(LEAST.1, 300));
@@ -278,7 +279,7 @@ pub fn plain(scene: &Scene, style: Style, (width, height): Size) -> String {
     let mut text = String::new();
     for row in buffer.content.chunks(usize::from(width)) {
         let mut line = String::new();
-        // What follows a wide sign is covered by it.
+        // A wide character covers the next cell.
         let mut covered = 0;
         for cell in row {
             if covered == 0 {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde_json::Value;
 
 use crate::process;

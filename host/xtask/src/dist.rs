@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_component::sha256;
-use allot_error::{Error, Result};
 
 use crate::files::{copy, made, write};
 use crate::licences;
@@ -139,16 +139,23 @@ fn build(root: &Path, tools: &Path) -> Result<Built> {
     })
 }
 
-/// What a first build leaves unoptimized, to save time, is optimized for size in a release.
+/// Crates that a first build compiles at level 1 without a loss, and that a release would compile for size.
+const FAST: &str = "aho-corasick crossbeam-deque crossbeam-epoch crossbeam-utils fancy-regex gemm gemm-common half libm \
+                    memchr miniz_oxide rayon";
+
+/// What a first build leaves unoptimized, to save time, is optimized for size in a release; what runs for long, for speed.
 fn levels(root: &Path) -> Result<Vec<String>> {
     let path = root.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
-    let lines: Vec<&str> = text.lines().collect();
-    let cold = lines.windows(2).filter(|pair| pair[1] == "opt-level = 0").filter_map(|pair| {
-        let name = pair[0].strip_prefix("[profile.release.package.")?.strip_suffix(']')?;
-        Some(["--config".to_owned(), format!("profile.dist.package.{name}.opt-level=\"s\"")])
-    });
-    Ok(cold.flatten().collect())
+    let cold = text.lines().filter_map(|line| line.strip_suffix(" = { opt-level = 0 }"));
+    let cold: Vec<&str> = cold.collect();
+    if cold.is_empty() {
+        return Err(Error::new(format!("{} has no line `NAME = {{ opt-level = 0 }}`", path.display())));
+    }
+    let level = |name: &str, level: &str| format!("profile.dist.package.{name}.opt-level={level}");
+    let levels =
+        cold.iter().map(|name| level(name, "\"s\"")).chain(FAST.split(' ').map(|name| level(name, "3")));
+    Ok(levels.flat_map(|level| ["--config".to_owned(), level]).collect())
 }
 
 /// Packs the wheel: the module, and the program among its scripts. `maturin build` would do one or the other.

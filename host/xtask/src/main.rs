@@ -15,7 +15,7 @@ mod trial;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 const USAGE: &str = "\
 cargo xtask test [ARGUMENT]...  run all tests, and say at the end which were skipped and how to get what they lack;

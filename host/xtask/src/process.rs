@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::write;
 

@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 
 use crate::files::{made, write};
 use crate::process;

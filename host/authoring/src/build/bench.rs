@@ -1,29 +1,29 @@
-//! Where a project is built, and what comes out.
+//! The place where a project is built, and its result.
 
 use std::path::{Path, PathBuf};
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 use tempfile::TempDir;
 
 use crate::component::{CONTRACT, CONTRACT_0_1, REWARD};
 use crate::language::Language;
 
-/// A project that was built.
+/// A built project.
 pub struct Built {
     /// Its component.
     pub component: Vec<u8>,
-    /// What built it.
+    /// The toolchain that built it.
     pub toolchain: String,
 }
 
-/// Where a project is built: its own folder, what it is written over, the contract, and a place for what comes
-/// out.
+/// The place where a project is built: its folder, the SDK, the contract, and a temporary folder for the
+/// result.
 pub(super) struct Bench {
     pub(super) folder: PathBuf,
-    /// What it is a project of.
+    /// The project's kind.
     pub(super) kind: Kind,
-    /// The project's own copy, or else this program's.
+    /// The SDK: the project's own copy, or this program's.
     pub(super) sdk: PathBuf,
     pub(super) scratch: TempDir,
 }
@@ -50,28 +50,28 @@ impl Bench {
         Ok(bench)
     }
 
-    /// The folder with the contract.
+    /// Returns the folder with the contract.
     pub(super) fn wit(&self) -> PathBuf {
         self.scratch.path().join("wit")
     }
 
-    /// The contract's file.
+    /// Returns the contract's file.
     pub(super) fn contract(&self) -> PathBuf {
         self.wit().join(format!("{}.wit", self.kind.world()))
     }
 
-    /// Where what comes out is to be written.
+    /// Returns the file to which the component is written.
     pub(super) fn out(&self) -> PathBuf {
         self.scratch.path().join("out.wasm")
     }
 
-    /// What came out.
+    /// Reads the component.
     pub(super) fn built(&self) -> Result<Vec<u8>> {
         std::fs::read(self.out()).map_err(|e| Error::file("read", &self.out(), &e))
     }
 }
 
-/// The contract that an SDK speaks: of those for policies what the file of that name has, and 0.1 where there is none.
+/// Returns the contract of an SDK. For policies it is 0.1 unless the SDK has a file `CONTRACT`.
 fn contract(kind: Kind, sdk: &Path) -> &'static str {
     match kind {
         Kind::Grader => REWARD,

@@ -3,25 +3,25 @@
 use std::path::Path;
 use std::process::Command;
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};
 use crate::component;
 
-/// Where Debian has what clang builds for Wasm with.
+/// The Debian packages that clang needs to build for Wasm.
 const PACKAGES: &str =
-    "apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32";
+    "run: apt-get install -y --no-install-recommends clang lld wasi-libc libclang-rt-14-dev-wasm32";
 
-/// The component of a folder with a `policy.c` or a `grader.c`.
+/// Builds the component of a folder with a `policy.c` or a `grader.c`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let Compiler { mut command, toolchain, own } = Compiler::find()?;
     tell(&format!("building {} with {toolchain}", bench.folder.display()));
     command.args(["-mexec-model=reactor", "-std=c11", "-O2", "-flto", "-Wall", "-Wextra"]).args(own);
-    // An assertion of a policy is a check that is meant, whatever is optimized.
+    // A policy's assertions are checks that must stay in optimized builds.
     command.arg("-UNDEBUG");
-    // No path of this machine in what is built, and files as their author calls them.
+    // Built files contain no path of this machine, and name files as their author does.
     command.arg(format!("-ffile-prefix-map={}=.", bench.folder.display()));
     command.arg(format!("-ffile-prefix-map={}=sdk", bench.sdk.display()));
     let (file, glue) = match bench.kind {
@@ -43,13 +43,13 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
 struct Compiler {
     command: Command,
     toolchain: String,
-    /// What this one needs beside.
+    /// Arguments that only this compiler needs.
     own: &'static [&'static str],
 }
 
 impl Compiler {
-    /// The first of: the clang of a WASI SDK, the one at hand if it has a library and a linker, zig as a Python
-    /// package, zig.
+    /// Returns the first of these: the clang of a WASI SDK, the installed clang if it has a library and a
+    /// linker, zig as a Python package, zig.
     fn find() -> Result<Self> {
         let sdk = std::env::var_os("WASI_SDK_PATH").map(|path| Path::new(&path).join("bin/clang"));
         let clang = sdk.into_iter().chain(["clang".into()]).find_map(|program| {
@@ -59,7 +59,7 @@ impl Compiler {
         if let Some((program, toolchain)) = clang {
             let mut command = Command::new(program);
             command.arg("--target=wasm32-wasi");
-            // The stack below the data, so that its end is the end of memory. Lines, for what goes wrong.
+            // The stack is below the data, so that its overflow traps. Line numbers are for error messages.
             let own = &["-Wl,--stack-first", "-gline-tables-only"];
             return Ok(Self { command, toolchain, own });
         }
@@ -70,7 +70,7 @@ impl Compiler {
         });
         let Some((program, args, toolchain)) = zig else {
             let error = Error::new("there is no C compiler for Wasm");
-            return Err(error.hint(PACKAGES).hint("or: pip install ziglang"));
+            return Err(error.hint(PACKAGES).hint("or run: pip install ziglang"));
         };
         let mut command = Command::new(program);
         command.args(args).args(["cc", "-target", "wasm32-wasi"]);
@@ -78,7 +78,7 @@ impl Compiler {
     }
 }
 
-/// Whether a clang has all that it takes.
+/// Returns whether a clang has all that a build needs.
 fn whole(clang: &Path) -> bool {
     ["-print-prog-name=wasm-ld", "-print-file-name=crt1-reactor.o", "-print-libgcc-file-name"]
         .into_iter()

@@ -1,18 +1,18 @@
-//! A policy or a grader in Python, by componentize-py: an interpreter, the policy and what it imports, in one component.
+//! Builds a policy or grader in Python with componentize-py: an interpreter, the policy and its imports.
 
 use std::path::PathBuf;
 use std::process::Command;
 
+use allot_base::{Error, Result};
 use allot_component::Kind;
-use allot_error::{Error, Result};
 
 use super::bench::{Bench, Built};
 use super::tool::{complaint, version};
 
-/// The version that this was tried with.
+/// The tested version.
 const PACKAGE: &str = "componentize-py==0.25.1";
 
-/// The component of a folder with a `policy.py` or a `grader.py`.
+/// Builds the component of a folder with a `policy.py` or a `grader.py`.
 pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let (tool, toolchain) = tool(bench)?;
     tell(&format!("building {} with {toolchain}; this takes half a minute", bench.folder.display()));
@@ -28,23 +28,23 @@ pub fn component(bench: &Bench, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     command.args([entry, "-o"]).arg(bench.out()).env("RUST_BACKTRACE", "0");
     let built = complaint(&mut command);
     if !was_there {
-        // Bytecode of another Python than the author's.
+        // Removes bytecode of another Python than the author's.
         let _ = std::fs::remove_dir_all(&left);
     }
     if let Some(said) = built? {
-        let what = format!("`{}` does not become a component", bench.folder.display());
+        let what = format!("could not build a component from `{}`", bench.folder.display());
         return Err(Error::new(what).hint(format!("componentize-py says:\n{}", of_policy(&said))));
     }
     Ok(Built { component: bench.built()?, toolchain })
 }
 
-/// What is said of the policy: the rest is about what runs it.
+/// Returns the part of the output about the policy, without the part about componentize-py.
 fn of_policy(said: &str) -> &str {
     let from = said.split_once("AssertionError: ").map_or(said, |(_, rest)| rest);
     from.split_once("\n\nCaused by:").map_or(from, |(words, _)| words).trim()
 }
 
-/// componentize-py: of the project's own virtual environment, or of the one at hand.
+/// Returns the componentize-py of the project's virtual environment, or the one on the path.
 fn tool(bench: &Bench) -> Result<(PathBuf, String)> {
     let own = [".venv", "venv"].map(|env| bench.folder.join(env).join("bin/componentize-py"));
     let all = own.into_iter().chain([PathBuf::from("componentize-py")]);
@@ -53,7 +53,7 @@ fn tool(bench: &Bench) -> Result<(PathBuf, String)> {
         Some((tool, version))
     });
     found.ok_or_else(|| {
-        Error::new("there is no `componentize-py`, which makes components of Python")
-            .hint(format!("pip install {PACKAGE}"))
+        Error::new("`componentize-py` was not found; it makes components from Python")
+            .hint(format!("run: pip install {PACKAGE}"))
     })
 }

@@ -1,9 +1,9 @@
-//! A Rust policy's crate, by cargo and a compiler that can build for Wasm.
+//! Builds a Rust policy's crate with cargo and a compiler that can build for Wasm.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use allot_record::hex;
 use sha2::{Digest, Sha256};
 
@@ -12,28 +12,28 @@ use super::tool::{output, version};
 use crate::component::{self, CONTRACT};
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// What to do where the compiler has no standard library for Wasm.
+/// The hint if the compiler has no standard library for Wasm.
 const NO_LIBRARY: [&str; 2] = [
     "rustup target add wasm32-unknown-unknown",
     "or, on Debian: apt-get install -y --no-install-recommends rustc-web rust-web-src",
 ];
 
-/// The component of a Rust crate, built in release mode.
+/// Builds the component of a Rust crate in release mode.
 pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     let manifest = folder.join("Cargo.toml");
     if !manifest.is_file() {
-        return Err(Error::new(format!("`{}` is no crate: it has no Cargo.toml", folder.display())));
+        return Err(Error::new(format!("`{}` is not a crate: it has no Cargo.toml", folder.display())));
     }
     if version(Command::new("cargo").arg("--version")).is_none() {
-        return Err(Error::new("there is no `cargo`, which builds Rust").hint("https://rustup.rs"));
+        return Err(Error::new("`cargo` was not found").hint("install it from https://rustup.rs"));
     }
     let metadata = output(
         Command::new("cargo").args(["metadata", "--no-deps", "--format-version=1"]).current_dir(folder),
     )?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)
-        .map_err(|e| Error::new(format!("cargo metadata gave no JSON: {e}")))?;
+        .map_err(|e| Error::new(format!("cargo metadata did not print JSON: {e}")))?;
     let text = |v: &serde_json::Value| v.as_str().map(PathBuf::from).unwrap_or_default();
-    // Apart from the crate's own target folder: another compiler may be at work here.
+    // A separate target folder, because another compiler may use the crate's own one.
     let target_dir = text(&metadata["target_directory"]).join("component");
     let root = text(&metadata["workspace_root"]);
 
@@ -48,7 +48,7 @@ pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
         TARGET,
         "--message-format=json-render-diagnostics",
     ]);
-    // What makes a component small and quick, whatever the crate's own profile says.
+    // Settings for a small and fast component, which override the crate's own profile.
     for setting in
         ["lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true", "debug=false", "opt-level=3"]
     {
@@ -73,7 +73,7 @@ pub fn component(folder: &Path, tell: &mut dyn FnMut(&str)) -> Result<Built> {
     Ok(Built { component, toolchain: toolchain.says })
 }
 
-/// A compiler that can build for Wasm, and how.
+/// A compiler that can build for Wasm, and its settings.
 struct Toolchain {
     says: String,
     rustc: PathBuf,
@@ -83,8 +83,8 @@ struct Toolchain {
 }
 
 impl Toolchain {
-    /// The first of: a toolchain with the Wasm target; one with its library's source; Debian's pair
-    /// of packages, which need no rustup.
+    /// Returns the first of these: a toolchain with the Wasm target, one with the library's source, or
+    /// Debian's two packages, which need no rustup.
     fn find() -> Result<Self> {
         let rustc = std::env::var_os("RUSTC").map_or_else(|| PathBuf::from("rustc"), PathBuf::from);
         let sysroot = PathBuf::from(output(Command::new(&rustc).args(["--print", "sysroot"]))?.trim());
@@ -120,7 +120,7 @@ impl Toolchain {
         Err(error.hints(NO_LIBRARY))
     }
 
-    /// cargo, set up for this compiler, with no path of this machine left in what it builds.
+    /// Returns cargo, set up for this compiler. Built files contain no path of this machine.
     fn cargo(&self, root: &Path) -> Command {
         let mut cargo = Command::new("cargo");
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
@@ -143,8 +143,8 @@ impl Toolchain {
     }
 }
 
-/// One sha256 over everything that a crate's component is made of: its sources, those of its path
-/// dependencies, and the contract.
+/// Returns a sha256 over all sources of a crate's component: its own, those of its path dependencies, and
+/// the contract.
 pub fn sources_hash(folder: &Path) -> Result<String> {
     let mut files = Vec::new();
     let mut crates = Vec::new();
@@ -158,7 +158,7 @@ pub fn sources_hash(folder: &Path) -> Result<String> {
     Ok(hex(&hash.finalize()))
 }
 
-/// The sources of a crate and then of its path dependencies, each in the order of their names.
+/// Collects the sources of a crate and then of its path dependencies, each sorted by name.
 fn gather(folder: &Path, files: &mut Vec<PathBuf>, crates: &mut Vec<PathBuf>) -> Result<()> {
     let manifest = folder.join("Cargo.toml");
     let known = std::fs::canonicalize(&manifest).map_err(|e| Error::file("read", &manifest, &e))?;

@@ -1,17 +1,17 @@
-//! AdamW over one long run of numbers, in place (Loshchilov and Hutter 2019); the same arithmetic as
-//! PyTorch's, whose step `tests/core.rs` holds it against.
+//! AdamW over one list of numbers, in place (Loshchilov and Hutter 2019). The arithmetic is
+//! PyTorch's, and `tests/core.rs` compares a step with it.
 
 use rayon::prelude::*;
 
 use super::kernels::wide;
 use crate::optimizer::{Moments, OptimizerConfig};
 
-/// Numbers at a time: sums are made of parts of this size in order, whatever the threads.
+/// Chunk size. Sums are made of chunks in order, so that they do not depend on the number of threads.
 const PART: usize = 1 << 14;
 
 impl Moments {
-    /// One step on these weights; the gradients, added up over the slices, are zero afterwards. Gives
-    /// the norm before it was cut. Where that is not finite nothing but the gradients changes.
+    /// Makes one step on these weights with the sum of all gradients, which are zero afterwards.
+    /// Returns the norm before clipping. If the norm is not finite, only the gradients change.
     pub fn step(
         &mut self,
         weights: &mut [f32],
@@ -37,7 +37,7 @@ impl Moments {
             gradient.fill(0.0);
             return norm;
         }
-        // PyTorch's clip_grad_norm_: the small number keeps an all-zero gradient what it is.
+        // As in PyTorch's `clip_grad_norm_`; the 1e-6 keeps an all-zero gradient unchanged.
         let cut = if c.max_norm > 0.0 { (c.max_norm / (norm + 1e-6)).min(1.0) as f32 } else { 1.0 };
         self.steps += 1;
         self.means.resize(weights.len(), 0.0);

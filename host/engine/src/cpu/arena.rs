@@ -1,8 +1,7 @@
-//! Where each tensor of a model lies in one long run of float32 numbers.
+//! The place of each tensor of a model in one list of float32 numbers.
 //!
-//! Weights, gradients and both moments of the optimizer have this one layout. Tensors that are
-//! multiplied with the same input lie one after the other, so that one matrix product serves them:
-//! query, key and value; gate and up.
+//! Weights, gradients and both optimizer moments share this layout. Tensors multiplied with the same
+//! input are adjacent, so that one matrix product serves them: query, key and value; gate and up.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,9 +19,9 @@ pub struct Arena {
     pub blocks: Vec<BlockPlaces>,
     /// The final norm, `[D]`.
     pub norm: Range<usize>,
-    /// The head, `[V, D]`: the embedding itself where they are tied.
+    /// The head, `[V, D]`; the embedding itself if they are tied.
     pub head: Range<usize>,
-    /// Numbers in all.
+    /// Number of parameters.
     pub len: usize,
     /// Every tensor by its name in a checkpoint, with its shape.
     tensors: Vec<(String, Range<usize>, Vec<usize>)>,
@@ -31,23 +30,23 @@ pub struct Arena {
 /// The places of a block's tensors.
 #[derive(Clone, Debug)]
 pub struct BlockPlaces {
-    /// Norm before attention, `[D]`, where there is one.
+    /// Norm before attention, `[D]`, if there is one.
     pub norm1: Option<Range<usize>>,
     /// Its matrices, in the order of [`BlockMatrix`].
     pub matrices: [Linear; 4],
-    /// Norms of queries and keys, where there are any.
+    /// Norms of queries and keys, if there are any.
     pub head_norms: Option<HeadNormPlaces>,
-    /// Norm of attention's output before it joins the stream, `[D]`, where there is one.
+    /// Norm of attention's output before it is added to the stream, `[D]`, if there is one.
     pub after1: Option<Range<usize>>,
-    /// Norm before the feed-forward part, `[D]`, where there is one.
+    /// Norm before the feed-forward part, `[D]`, if there is one.
     pub norm2: Option<Range<usize>>,
-    /// Experts, where there are some.
+    /// Experts, if there are any.
     pub experts: Option<ExpertPlaces>,
-    /// Norm of the feed-forward part's output before it joins the stream, `[D]`, where there is one.
+    /// Norm of the feed-forward output before it is added to the stream, `[D]`, if there is one.
     pub after2: Option<Range<usize>>,
 }
 
-/// The places of the norms of each query head and key head, `[E]` each, or of all of them, `[Q]` and `[KV]`.
+/// The places of the norms of queries and keys: `[E]` per head, or `[Q]` and `[KV]` over all heads.
 #[derive(Clone, Debug)]
 pub struct HeadNormPlaces {
     /// The queries' norm.
@@ -57,13 +56,13 @@ pub struct HeadNormPlaces {
 }
 
 impl BlockPlaces {
-    /// The place of a matrix.
+    /// Returns the place of a matrix.
     pub fn matrix(&self, matrix: BlockMatrix) -> &Linear {
         &self.matrices[matrix as usize]
     }
 }
 
-/// A matrix of a block. Where there are experts the last two have no rows.
+/// A matrix of a block. With experts, the last two have no rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockMatrix {
     /// Query, key and value, `[Q + 2 KV, D]`.
@@ -81,28 +80,27 @@ pub enum BlockMatrix {
 pub struct ExpertPlaces {
     /// The router, `[experts, D]`.
     pub router: Range<usize>,
-    /// Of each expert: gate and up, `[2 F, D]`, and down, `[D, F]`.
+    /// For each expert: gate and up, `[2 F, D]`, and down, `[D, F]`.
     pub each: Vec<[Range<usize>; 2]>,
 }
 
-/// The place of a matrix `[rows, cols]` that is multiplied with, of its bias, and of the projections
-/// that it is made of.
+/// The places of a matrix `[rows, cols]`, of its bias, and of the projections that it consists of.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// Numbers that come out.
+    /// Size of the output.
     pub rows: usize,
-    /// Numbers that go in.
+    /// Size of the input.
     pub cols: usize,
     /// The weight.
     pub weight: Range<usize>,
     /// The bias.
     pub bias: Option<Range<usize>>,
-    /// Its projections' names and their rows.
+    /// Names and rows of its projections.
     pub parts: Vec<(&'static str, Range<usize>)>,
 }
 
 impl Arena {
-    /// The layout of a model of this shape.
+    /// Returns the layout of a model with this shape.
     pub fn new(shape: &Shape) -> Self {
         let mut layout = Layout::default();
         let embedding = layout.add("model.embed_tokens.weight".to_owned(), &[shape.vocabulary, shape.hidden]);
@@ -117,7 +115,7 @@ impl Arena {
         Self { shape: shape.clone(), embedding, blocks, norm, head, len, tensors }
     }
 
-    /// The numbers of tensors given by name, in this layout.
+    /// Returns the numbers of tensors given by name, in this layout.
     pub fn fill<'a>(
         &self,
         tensors: impl Iterator<Item = (&'a str, Vec<f32>)>,
@@ -135,18 +133,18 @@ impl Arena {
         Ok(all)
     }
 
-    /// Every tensor of numbers in this layout: name, shape, numbers.
+    /// Returns name, shape and numbers of every tensor in `all`.
     pub fn tensors<'a>(&'a self, all: &'a [f32]) -> impl Iterator<Item = (&'a str, &'a [usize], &'a [f32])> {
         self.tensors.iter().map(|(name, place, dims)| (name.as_str(), dims.as_slice(), &all[place.clone()]))
     }
 
-    /// Width of a token's queries, keys and values together.
+    /// Returns the width of a token's queries, keys and values together.
     pub fn qkv_width(&self) -> usize {
         (self.shape.heads + 2 * self.shape.kv_heads) * self.shape.head
     }
 }
 
-/// Tensors that are placed one after the other.
+/// Places tensors one after the other.
 #[derive(Default)]
 struct Layout {
     end: usize,
@@ -201,7 +199,7 @@ impl Layout {
         BlockPlaces { norm1, matrices, head_norms, after1, norm2, experts, after2 }
     }
 
-    /// A matrix that is made of these projections, of so many rows each.
+    /// Places a matrix that consists of these projections, given by name and rows.
     fn matrix(&mut self, layer: usize, cols: usize, parts: &[(&'static str, usize)]) -> Linear {
         let (start, mut rows) = (self.end, 0);
         let part = |&(name, n): &(&'static str, usize)| {

@@ -1,4 +1,4 @@
-//! What a model's products multiply, and by which instructions: numbers in float32, or pairs of neighbours in bf16
+//! The arithmetic of a model's products: float32 numbers, or pairs of adjacent numbers in bf16
 //! ([`bf16`](super::bf16)).
 
 use super::avx512_bf16::Avx512Bf16;
@@ -6,17 +6,17 @@ use super::bf16::rounded;
 use super::unit::Pair;
 use crate::model::Precision;
 
-/// How a model's products are computed. Sums are in float32 in any case.
+/// Arithmetic of a model's products. Sums are always float32.
 #[derive(Clone, Copy, Debug)]
 pub enum Arithmetic {
     /// Both sides are float32.
     Single,
-    /// Both sides are rounded to bf16 and multiplied by the processor's instruction for that, where it has one.
+    /// Both sides are rounded to bf16 and multiplied by the processor's bf16 instruction, if it has one.
     Bf16(Option<Avx512Bf16>),
 }
 
 impl Arithmetic {
-    /// That of a precision, on this machine.
+    /// Returns the arithmetic of a precision on this machine.
     pub fn of(precision: Precision) -> Self {
         match precision {
             Precision::F32 => Self::Single,
@@ -24,7 +24,7 @@ impl Arithmetic {
         }
     }
 
-    /// Bytes of a weight as products read it.
+    /// Returns the bytes of a packed weight.
     pub fn bytes(self) -> usize {
         match self {
             Self::Single => size_of::<f32>(),
@@ -32,7 +32,7 @@ impl Arithmetic {
         }
     }
 
-    /// Weights that are not multiplied with, but read: an embedding.
+    /// Copies weights that are not multiplied but looked up: an embedding.
     pub fn read(self, weights: &[f32], numbers: &mut [f32]) {
         match self {
             Self::Single => numbers.copy_from_slice(weights),
@@ -40,7 +40,7 @@ impl Arithmetic {
         }
     }
 
-    /// The same numbers without the instruction.
+    /// Returns the same arithmetic without the bf16 instruction.
     pub fn without_instruction(self) -> Self {
         match self {
             Self::Single => self,

@@ -1,10 +1,10 @@
-//! Causal attention over a batch of answers, in tiles. A prompt's keys and values are those of all its answers. No
-//! square of weights is kept: the backward pass ([`attention_back`](super::attention_back)) makes each again from
-//! the logarithm of its row's sum (Dao et al. 2022).
+//! Causal attention over a batch of answers, in tiles. All answers to a prompt share its keys and values.
+//! The square of weights is not kept: the backward pass ([`attention_back`](super::attention_back))
+//! recomputes each weight from the logarithm of its row's sum (Dao et al. 2022).
 //!
-//! A token's row holds its queries, keys and values side by side, `[Q | K | V]`, as heads of E numbers. What is
-//! looked back at is laid out anew ([`Cache`]): keys as columns, for scores, values as lines, for what is mixed.
-//! Sums are made in one order, a token at a time or many at once: to the same last bit.
+//! A token's row is `[Q | K | V]`, as heads of E numbers. Past keys and values are copied to a
+//! [`Cache`]: keys as columns for scores, values as lines for mixing. All sums have a fixed
+//! order: one token or many at once give the same bits.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use super::tile::{ROWS, Side, Tile, WIDEST};
 use super::unit::LINE;
 use crate::model::Shape;
 
-/// What attention needs to know of a model.
+/// Attention settings of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {
     /// Query heads.
@@ -26,16 +26,16 @@ pub struct Heads {
     pub kv: usize,
     /// Width of a head.
     pub width: usize,
-    /// What scores are multiplied with.
+    /// Factor of the scores.
     pub scale: f32,
-    /// What they are kept under then, by a hyperbolic tangent.
+    /// Cap of the scaled scores, by a hyperbolic tangent.
     pub cap: Option<f32>,
-    /// Tokens that one sees, itself included, where those are not all before it.
+    /// Sliding window in tokens, including the token itself; `None` for all tokens before it.
     pub window: Option<usize>,
 }
 
 impl Heads {
-    /// Those of a model, in layers without a window.
+    /// Returns the settings of a model, for layers without a window.
     pub fn of(shape: &Shape) -> Self {
         let usual = 1.0 / (shape.head as f32).sqrt();
         Self {
@@ -48,29 +48,29 @@ impl Heads {
         }
     }
 
-    /// The first token that one sees with which there are so many.
+    /// Returns the first token that the last of `tokens` tokens sees.
     #[inline(always)]
     pub fn first_seen(self, tokens: usize) -> usize {
         self.window.map_or(0, |window| tokens.saturating_sub(window))
     }
 
-    /// Numbers in a token's row.
+    /// Returns the size of a token's row.
     pub fn row(self) -> usize {
         (self.query + 2 * self.kv) * self.width
     }
 
-    /// Query heads that one key and value head serves.
+    /// Returns the number of query heads per key and value head.
     pub fn group(self) -> usize {
         self.query / self.kv
     }
 
-    /// The keys and the values of a token's row.
+    /// Returns the ranges of keys and values in a token's row.
     pub fn past(self) -> [Range<usize>; 2] {
         let (q, kv) = (self.query * self.width, self.kv * self.width);
         [q..q + kv, q + kv..q + 2 * kv]
     }
 
-    /// Caps scores, where that is done. Gives what is left to multiply them with.
+    /// Caps scores if the model does that. Returns the factor that remains to be applied to them.
     #[inline(always)]
     pub fn cap(self, scores: &mut [f32]) -> f32 {
         let Some(cap) = self.cap else { return self.scale };
@@ -81,62 +81,62 @@ impl Heads {
     }
 }
 
-/// Tokens that follow each other, in the rows of a batch: a prompt, or an answer to one.
+/// Consecutive tokens in the rows of a batch: a prompt, or an answer to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// What comes before and is shared with others: a prompt's rows, or none.
+    /// Rows of the shared prompt before it, or none.
     pub prompt: Range<usize>,
     /// Its own rows.
     pub own: Range<usize>,
 }
 
-/// How keys and values of so many tokens lie where they are looked back at.
+/// Layout of past keys and values.
 ///
-/// As columns a head has panels of [`WIDEST`] tokens side by side, `[E, WIDEST]` each, the last one as wide as there
-/// is capacity. As lines it is `[capacity, E]`, E made whole lines of the cache.
+/// As columns, a head has panels of [`WIDEST`] adjacent tokens, `[E, WIDEST]` each; the last one
+/// ends at the capacity. As lines, a head is `[capacity, E]`, with E padded to whole cache lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Cache {
     heads: Heads,
-    /// Tokens that there is room for: whole lines.
+    /// Capacity in tokens: a multiple of the cache line.
     capacity: usize,
 }
 
 impl Cache {
-    /// For so many tokens.
+    /// Returns the layout for `tokens` tokens.
     pub fn new(heads: Heads, tokens: usize) -> Self {
         Self { heads, capacity: tokens.next_multiple_of(LINE) }
     }
 
-    /// Numbers of all heads as columns.
+    /// Returns the size of all heads as columns.
     pub fn columns(self) -> usize {
         self.heads.kv * self.heads.width * self.capacity
     }
 
-    /// Numbers of all heads as lines.
+    /// Returns the size of all heads as lines.
     pub fn lines(self) -> usize {
         self.heads.kv * self.capacity * self.line()
     }
 
-    /// Numbers of a line.
+    /// Returns the size of a line.
     pub fn line(self) -> usize {
         self.heads.width.next_multiple_of(LINE)
     }
 
-    /// A head's panel of columns that begins with this token, `[E, wide]`, and how wide it is.
+    /// Returns a head's panel of columns that begins with this token, `[E, wide]`, and its width.
     #[inline(always)]
     pub fn panel(self, head: usize, first: usize, columns: &[f32]) -> (&[f32], usize) {
         let (width, wide) = (self.heads.width, WIDEST.min(self.capacity - first));
         (&columns[(head * self.capacity + first) * width..][..width * wide], wide)
     }
 
-    /// A head's lines.
+    /// Returns a head's lines.
     #[inline(always)]
     pub fn head_lines(self, head: usize, lines: &[f32]) -> &[f32] {
         let size = self.capacity * self.line();
         &lines[head * size..][..size]
     }
 
-    /// Lays a token's heads, `[K, E]`, into columns.
+    /// Copies a token's heads, `[K, E]`, into columns.
     #[inline(always)]
     pub fn put_column(self, token: usize, numbers: &[f32], columns: &mut [f32]) {
         let width = self.heads.width;
@@ -150,7 +150,7 @@ impl Cache {
         }
     }
 
-    /// Lays a token's heads, `[K, E]`, into lines.
+    /// Copies a token's heads, `[K, E]`, into lines.
     #[inline(always)]
     pub fn put_line(self, token: usize, numbers: &[f32], lines: &mut [f32]) {
         for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
@@ -158,8 +158,8 @@ impl Cache {
         }
     }
 
-    /// A head's products with what lies in columns: rows on the left, a sum for each of `tokens`, of which the first
-    /// begins a panel.
+    /// Multiplies rows with a head's columns: one sum for each of `tokens`, whose first token must
+    /// begin a panel.
     #[inline(always)]
     pub fn score<S: Simd>(
         self,
@@ -178,9 +178,9 @@ impl Cache {
         }
     }
 
-    /// A head's products with what lies in lines: `weights` on the left, a row so far from the next, for each of
-    /// `tokens`. In runs up to multiples of [`INNER`], whose sums are added up: to the same number, whether or not
-    /// there are more tokens before that weigh nothing.
+    /// Multiplies `weights` with a head's lines, summed over `tokens`. Rows of weights are `apart`
+    /// numbers apart. Sums are split at multiples of [`INNER`] and then added: earlier tokens of
+    /// weight 0 do not change the result.
     #[inline(always)]
     pub fn mix<S: Simd>(
         self,
@@ -211,19 +211,19 @@ pub struct Past<'a> {
     pub keys: &'a [f32],
     /// The values, as lines.
     pub values: &'a [f32],
-    /// Those of its tokens that are seen.
+    /// The tokens that are seen.
     pub seen: Range<usize>,
 }
 
 impl Past<'_> {
-    /// Where the panels begin that have what is seen.
+    /// Returns the start of the first panel with a token that is seen.
     #[inline(always)]
     pub fn first_panel(&self) -> usize {
         self.seen.start / WIDEST * WIDEST
     }
 }
 
-/// Room for what a pass lays out.
+/// Buffers of a pass.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionScratch {
     prompt: [Vec<f32>; 2],
@@ -231,8 +231,8 @@ pub struct AttentionScratch {
     scores: Vec<f32>,
 }
 
-/// The attention of a batch's spans: from its rows, `[N, row]`, to mixed values, `[N, Q]`. Keeps for each token and
-/// query head the logarithm of the sum of its weights, `[N, H]`.
+/// Computes the attention of a batch's spans: from rows, `[N, row]`, to mixed values, `[N, Q]`.
+/// Writes the logarithm of each sum of weights to `log_sums`, `[N, H]`.
 pub fn attend(
     heads: Heads,
     rows: &[f32],
@@ -273,14 +273,14 @@ impl WithSimd for Attend<'_> {
             scores.resize(ROWS * total, 0.0);
             for first in (0..span.own.len()).step_by(ROWS) {
                 let taken = ROWS.min(span.own.len() - first);
-                // What the block's first token sees first, and its last one last; what one of them does not see
-                // weighs nothing.
+                // From the first token that the tile's first query sees to the last that its last query
+                // sees. Tokens that a query does not see get weight 0.
                 let begin = heads.first_seen(before + first + 1);
                 let segments = [
                     past(heads, prompt, before, begin.min(before)..before),
                     past(heads, own, span.own.len(), begin.saturating_sub(before)..first + taken),
                 ];
-                // Whole lines before that are looked at by no one.
+                // Whole cache lines before the first seen token are skipped.
                 let unseen = begin / LINE * LINE;
                 let seen: [Seen; ROWS] = std::array::from_fn(|i| {
                     let to = before + first + i + 1;
@@ -305,7 +305,7 @@ impl WithSimd for Attend<'_> {
     }
 }
 
-/// Lays keys of these rows into columns, and values into lines.
+/// Copies keys of these rows into columns, and values into lines.
 #[inline(always)]
 fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut [Vec<f32>; 2]) {
     let cache = Cache::new(heads, which.len());
@@ -319,13 +319,13 @@ fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut 
     }
 }
 
-/// What was laid of so many tokens, as far as it is seen.
+/// Returns a segment's keys and values, limited to the tokens that are seen.
 #[inline(always)]
 fn past(heads: Heads, [keys, values]: &[Vec<f32>; 2], of: usize, seen: Range<usize>) -> Past<'_> {
     Past { cache: Cache::new(heads, of), keys, values, seen }
 }
 
-/// A query's scores with keys of both segments.
+/// Computes queries' scores with the keys of both segments.
 #[inline(always)]
 fn score<S: Simd>(
     simd: S,
@@ -346,7 +346,7 @@ fn score<S: Simd>(
     }
 }
 
-/// Values of both segments, mixed by their weights.
+/// Mixes the values of both segments by their weights.
 #[inline(always)]
 fn mix<S: Simd>(
     simd: S,

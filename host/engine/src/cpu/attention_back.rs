@@ -1,7 +1,7 @@
-//! The backward pass of attention, in the tiles of its forward pass: a block of queries and a run of tokens at a
-//! time, whose weights are made again from the logarithms of their sums.
+//! The backward pass of attention, in the tiles of the forward pass: a block of queries and a
+//! run of tokens at a time. Weights are recomputed from the logarithms of their sums.
 //!
-//! With scores S = Q Kᵀ · scale, weights P, what was mixed O = P V, and its gradient dO (Dao et al. 2022,
+//! With scores S = Q Kᵀ · scale, weights P, output O = P V and its gradient dO (Dao et al. 2022,
 //! section 3.1): dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − Σ dO ∘ O) · scale, dQ = dS K, dK = dSᵀ Q.
 
 use std::ops::Range;
@@ -13,10 +13,10 @@ use super::gemm::INNER;
 use super::kernels::{capped, copy, dot, exp, uncapped, wide_op};
 use super::tile::{ROWS, Side, Tile, WIDEST};
 
-/// Queries of a block: with a run of tokens their weights and gradients stay in a core's cache.
+/// Queries of a block: their weights and gradients for a run of tokens stay in a core's cache.
 const BLOCK: usize = 8 * ROWS;
 
-/// What a forward pass of attention left, and the gradient of what came out.
+/// The results of attention's forward pass, and the gradient of its output.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed<'a> {
     /// Mixed values, `[N, Q]`.
@@ -32,7 +32,7 @@ pub struct Mixed<'a> {
 pub struct BackScratch {
     prompt: SegmentLayout,
     own: SegmentLayout,
-    /// A block's queries, and the gradients of what it mixed: `[BLOCK, E]`, E made whole lines of the cache.
+    /// A block's queries and the gradients of its outputs: `[BLOCK, E]`, E padded to whole cache lines.
     queries: Vec<f32>,
     gradients: Vec<f32>,
     /// A block's weights, and the gradients of its scores: `[BLOCK, tokens]`.
@@ -40,7 +40,7 @@ pub struct BackScratch {
     slopes: Vec<f32>,
 }
 
-/// A segment's keys and values, laid out for products.
+/// A segment's keys and values, in the layouts of products.
 #[derive(Clone, Debug, Default)]
 struct SegmentLayout {
     key_columns: Vec<f32>,
@@ -48,8 +48,8 @@ struct SegmentLayout {
     key_lines: Vec<f32>,
 }
 
-/// The backward pass of [`attend`](super::attention::attend): adds to the gradient of the rows, those of prompts
-/// included.
+/// The backward pass of [`attend`](super::attention::attend): adds to the gradient of the rows,
+/// including those of prompts.
 pub fn attend_back(
     heads: Heads,
     rows: &[f32],
@@ -131,7 +131,7 @@ impl SegmentLayout {
     }
 }
 
-/// So many rows of a head, `stride` apart, as lines.
+/// Copies `count` rows of a head, `stride` apart, into lines.
 #[inline(always)]
 fn to_lines(width: usize, rows: &[f32], stride: usize, count: usize, lines: &mut Vec<f32>) {
     let line = width.next_multiple_of(super::unit::LINE);
@@ -141,14 +141,14 @@ fn to_lines(width: usize, rows: &[f32], stride: usize, count: usize, lines: &mut
     }
 }
 
-/// Some queries of a head that follow each other.
+/// Some consecutive queries of a head.
 struct QueryBlock<'a> {
     heads: Heads,
     rows: &'a [f32],
     mixed: Mixed<'a>,
-    /// Their rows.
+    /// Rows of the queries.
     which: Range<usize>,
-    /// Tokens before the first of them.
+    /// Tokens before the first query.
     position: usize,
     head: usize,
     queries: &'a [f32],
@@ -158,8 +158,8 @@ struct QueryBlock<'a> {
 }
 
 impl QueryBlock<'_> {
-    /// What they see of a segment, whose rows these are, with so many tokens before it: of its first `tokens` each
-    /// query what is not after it, nor before its window.
+    /// Processes a segment with these rows and `before` tokens before it. Of its first `tokens`
+    /// tokens, each query sees those not after it and not before its window.
     #[inline(always)]
     fn segment<S: Simd>(
         &mut self,
@@ -174,7 +174,7 @@ impl QueryBlock<'_> {
         if begin >= tokens {
             return;
         }
-        // A panel begins there.
+        // Runs begin at a panel.
         for first in (begin / WIDEST * WIDEST..tokens).step_by(INNER) {
             let run = first..tokens.min(first + INNER);
             self.weigh(simd, cache, laid, run.clone(), before);
@@ -182,7 +182,7 @@ impl QueryBlock<'_> {
         }
     }
 
-    /// Makes weights and slopes, `[queries, tokens]`, for a run of a segment's tokens.
+    /// Computes weights and gradients of scores, `[queries, tokens]`, for a run of a segment's tokens.
     #[inline(always)]
     fn weigh<S: Simd>(
         &mut self,

@@ -1,6 +1,6 @@
-//! One new token's attention, over a prefix that others share and the token's own past. Heads go along in fours,
-//! so that their sums do not wait for each other; each is the very sum that [`attend`](super::attention::attend)
-//! makes for many tokens at once.
+//! Attention of one new token over a shared prefix and the token's own past. Four heads are
+//! computed together, so that their sums do not wait for each other. The sums have the order of
+//! [`attend`](super::attention::attend).
 
 use pulp::{Simd, WithSimd};
 
@@ -11,8 +11,8 @@ use super::softmax::{Seen, softmax};
 use super::tile::WIDEST;
 use super::unit::LINE;
 
-/// From a token's query, `[H, E]`, to what is mixed, `[H, E]`. Its own key and value are the last of the last segment,
-/// and what it sees of both is one run of tokens.
+/// Computes attention from a token's query, `[H, E]`, to its output, `[H, E]`. Its own key and
+/// value are the last of the last segment. The tokens that it sees in both segments are one run.
 pub fn attend_one(
     heads: Heads,
     query: &[f32],
@@ -25,11 +25,11 @@ pub fn attend_one(
     if scores.len() < heads.query * stride {
         scores.resize(heads.query * stride, 0.0);
     }
-    // By reference: what was just written would be waited for where it is copied.
+    // By reference: copying would wait for values that were just written.
     wide_op(&mut One { heads, query, segments, mixed, scores, total });
 }
 
-/// From a head's scores to the next one's. Whole vectors are written, and the last may begin at the last score.
+/// Returns the distance between heads' scores. The last whole vector may begin at the last score.
 fn stride(total: usize) -> usize {
     total.next_multiple_of(LINE) + LINE
 }
@@ -62,8 +62,8 @@ impl WithSimd for &mut One<'_> {
     }
 }
 
-/// Which key and value head serves the next query head: counted, for a division each time would be dearer than what
-/// is done with short answers.
+/// Counts which key and value head serves the next query head. With short answers a division
+/// for each head would cost more than its attention.
 struct Serving {
     group: usize,
     kv: usize,
@@ -83,12 +83,12 @@ impl Serving {
 }
 
 impl One<'_> {
-    /// Some heads from `head` on, served by these heads of keys and values.
+    /// Computes attention for N heads from `head` on; `of` has their key and value heads.
     #[inline(always)]
     fn run<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
         self.score(simd, head, of, stride);
         let from = self.heads.first_seen(self.total);
-        // Whole lines before that are looked at by no one.
+        // Whole cache lines before the first seen token are skipped.
         let unseen = from / LINE * LINE;
         let scores = &mut self.scores[head * stride + unseen..];
         let scale = self.heads.cap(&mut scores[..N * stride - unseen]);
@@ -97,7 +97,7 @@ impl One<'_> {
         self.mix(simd, head, of, stride);
     }
 
-    /// Scores with all keys: for each a chain over its numbers.
+    /// Computes scores with all keys: for each key one chain over its numbers.
     #[inline(always)]
     fn score<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
         let width = self.heads.width;
@@ -135,7 +135,7 @@ impl One<'_> {
         }
     }
 
-    /// What is mixed of all values: for each head a chain over tokens, in runs of [`INNER`] that are added up.
+    /// Mixes all values: for each head a chain over tokens, in runs of [`INNER`] that are added up.
     #[inline(always)]
     fn mix<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
         let width = self.heads.width;
@@ -163,7 +163,7 @@ impl One<'_> {
                             sums[n] = simd.mul_add_e_f32s(simd.splat_f32s(weights[n][i]), values, sums[n]);
                         }
                     }
-                    // Nothing is added to what is nothing yet, as in a tile: that would turn -0 into 0.
+                    // The first sum is stored, not added to 0, as in a tile: adding would turn -0 into 0.
                     for (mixed, sum) in mixed.iter_mut().zip(sums) {
                         *mixed = if begun { simd.add_f32s(*mixed, sum) } else { sum };
                     }

@@ -1,9 +1,9 @@
-//! The processor's instruction for products in bf16, VDPBF16PS of AVX512-BF16: the one place of the CPU core where the
-//! compiler can't vouch for what is called. Everywhere else it is the [`Unit`] for [`Pair`]s.
+//! The processor's instruction for bf16 products, VDPBF16PS of AVX512-BF16: the only unsafe
+//! code of the CPU core. Other modules use it as the [`Unit`] of [`Pair`]s.
 
-// What makes it sound: an instruction that the processor does not have would be undefined, and `Avx512Bf16` can only be
-// had from `here`, which asks the processor for it and for all that `run` is compiled for (`pulp::x86::V4` is a proof
-// of the rest). Vectors are converted between types of the same 64 bytes, of which any are valid. No pointers.
+// Soundness: an instruction that the processor lacks is undefined behavior. `Avx512Bf16` only comes
+// from `here`, which checks for it and all features of `run` (`pulp::x86::V4` proves the rest).
+// Vectors are converted between types of the same 64 bytes, for which any bits are valid. No pointers.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -23,26 +23,26 @@ mod x86_64 {
 
     use super::{Multiply, Pair, Unit};
 
-    /// A proof that this processor has the instruction.
+    /// Proof that this processor has the instruction.
     #[derive(Clone, Copy, Debug)]
     pub struct Avx512Bf16(V4);
 
     impl Avx512Bf16 {
-        /// On this processor, if it has it.
+        /// Returns the proof if this processor has the instruction.
         pub fn here() -> Option<Self> {
             let simd = V4::try_new()?;
             std::arch::is_x86_feature_detected!("avx512bf16").then_some(Self(simd))
         }
 
-        /// Runs a loop that is compiled for it.
+        /// Runs a loop compiled for the instruction.
         #[inline(always)]
         pub fn run<O: Multiply<Element = Pair>>(self, op: O) {
-            // SAFETY: the processor has the features of `V4`, which `self.0` proves, and the instruction, which `self` does.
+            // SAFETY: the processor has the features of `V4`, by `self.0`, and the instruction, by `self`.
             unsafe { run(op, self) }
         }
     }
 
-    /// For the features of `V4`, and the instruction.
+    /// Compiled for the features of `V4` and the instruction.
     #[target_feature(enable = "sse,sse2,fxsr,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,bmi1,bmi2,fma,lzcnt")]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512bf16")]
     #[inline]
@@ -66,7 +66,7 @@ mod x86_64 {
 
         #[inline(always)]
         fn multiply_add(self, _: V4, a: u32x16, b: u32x16, sum: f32x16) -> f32x16 {
-            // SAFETY: `self` proves that there is the instruction. All five types are 64 bytes of plain numbers.
+            // SAFETY: `self` proves the instruction. All five types are 64 bytes of plain numbers.
             unsafe {
                 let sum = transmute::<f32x16, __m512>(sum);
                 let (a, b) = (transmute::<u32x16, __m512bh>(a), transmute::<u32x16, __m512bh>(b));
@@ -88,12 +88,12 @@ pub use elsewhere::Avx512Bf16;
 mod elsewhere {
     use super::{Multiply, Pair};
 
-    /// No other kind of processor has the instruction.
+    /// Other processors do not have the instruction.
     #[derive(Clone, Copy, Debug)]
     pub enum Avx512Bf16 {}
 
     impl Avx512Bf16 {
-        /// Never.
+        /// Returns `None`.
         pub fn here() -> Option<Self> {
             None
         }

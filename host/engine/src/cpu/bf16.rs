@@ -1,11 +1,11 @@
-//! Numbers in bf16, the upper half of a float32, two to an element: neighbours along a product's inner index, the
-//! first one in the lower half.
+//! Numbers in bf16, the upper half of a float32. An element has two that are adjacent along a
+//! product's inner index, the first one in the lower half.
 //!
-//! An element adds two products to a sum, that of the second numbers first. Each is a fused multiply and add that rounds
-//! to the nearest, and what is below the normal numbers is zero on its way in and out: so Intel documents
-//! VDPBF16PS ([`Avx512Bf16`]). A product of two such numbers is exact in float32, so that any machine comes to the same
-//! sums ([`Widened`]), with or without a fused instruction. The one difference: without VDPBF16PS a sum below 2⁻¹²⁶
-//! stays what it is.
+//! An element adds two products to a sum, the second numbers' first. Each is a fused
+//! multiply-add, rounded to nearest, with subnormal inputs and outputs flushed to zero, as Intel
+//! documents VDPBF16PS ([`Avx512Bf16`]). Such a product is exact in float32, so [`Widened`]
+//! gives the same sums on any machine, with two exceptions. Without VDPBF16PS, sums below 2⁻¹²⁶
+//! are not flushed; without fused instructions, products out of float32's range are rounded.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,8 +21,8 @@ use super::unit::{LINE, Multiply, Pair, Unit};
 /// The upper half of a float32.
 const UPPER: u32 = 0xffff_0000;
 
-/// The nearest number in bf16, the even one of two, as a float32. What is below the normal numbers becomes zero, as
-/// VCVTNEPS2BF16 has it; what is no number stays none.
+/// Rounds to the nearest bf16, ties to even, and returns a float32. Subnormal numbers become
+/// zero, as with VCVTNEPS2BF16; NaN stays NaN.
 #[inline(always)]
 pub fn rounded(x: f32) -> f32 {
     f32::from_bits(upper(x))
@@ -38,13 +38,13 @@ fn upper(x: f32) -> u32 {
     near & UPPER
 }
 
-/// Two numbers, rounded.
+/// Returns two numbers, rounded to bf16.
 #[inline(always)]
 pub fn pair(first: f32, second: f32) -> Pair {
     upper(first) >> 16 | upper(second)
 }
 
-/// Multiplies pairs as float32: on machines without an instruction for them.
+/// Multiplies pairs as float32, for machines without the instruction.
 #[derive(Clone, Copy)]
 pub struct Widened;
 
@@ -76,7 +76,7 @@ impl<S: Simd> Unit<S> for Widened {
     }
 }
 
-/// A loop over pairs that are widened.
+/// A loop over pairs that uses [`Widened`].
 pub struct Widening<O>(pub O);
 
 impl<O: Multiply<Element = Pair>> WithSimd for Widening<O> {
@@ -132,7 +132,7 @@ impl Element for Pair {
         if used < width {
             panel.fill(0);
         }
-        // As many at a time as fill a line, so that both sides stay in the cache.
+        // One cache line at a time, so that both sides stay in the cache.
         let mut line = [0; LINE];
         for from in inner.clone().step_by(LINE) {
             let to = inner.end.min(from + LINE);
@@ -164,7 +164,7 @@ impl Element for Pair {
     }
 }
 
-/// Numbers that follow each other as pairs; the last one's second is zero if there is none.
+/// Packs adjacent numbers into pairs; a missing last number is zero.
 #[inline(always)]
 fn pack(numbers: &[f32], pairs: &mut [Pair]) {
     let (whole, rest) = numbers.as_chunks::<2>();
@@ -180,7 +180,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A sum and the two products of an element, as Intel documents VDPBF16PS: the plain twin.
+    /// Returns a sum plus the two products of an element, as Intel documents VDPBF16PS: the reference.
     pub(in super::super) fn added(sum: f32, a: Pair, b: Pair) -> f32 {
         let zeroed = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
         let add = |sum: f32, a: f32, b: f32| zeroed(zeroed(a).mul_add(zeroed(b), zeroed(sum)));
@@ -188,13 +188,13 @@ pub(super) mod tests {
         add(add(sum, second(a), second(b)), first(a), first(b))
     }
 
-    /// The same without zeros for what is below the normal numbers.
+    /// Like `added`, but without flushing subnormal numbers to zero.
     fn added_widened(sum: f32, a: Pair, b: Pair) -> f32 {
         let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
         first(a).mul_add(first(b), second(a).mul_add(second(b), sum))
     }
 
-    /// Sums of elements, one each.
+    /// One sum per element.
     struct Each<'a> {
         a: &'a [Pair],
         b: &'a [Pair],
@@ -223,15 +223,15 @@ pub(super) mod tests {
             self.0
         }
 
-        /// A float32 with an exponent in this range.
+        /// Returns the bits of a float32 with an exponent in this range.
         fn number(&mut self, exponents: Range<u64>) -> u32 {
             let exponent = exponents.start + (self.next() >> 40) % (exponents.end - exponents.start);
             self.next() as u32 & 0x807f_ffff | (exponent as u32) << 23
         }
     }
 
-    /// Exponents of elements and of sums: usual ones, around the smallest normal numbers, inputs below them, all that there
-    /// are, around the largest.
+    /// Exponents of elements and of sums: common values, around the smallest normal numbers,
+    /// subnormal inputs, all exponents, around the largest.
     const CLASSES: [(Range<u64>, Range<u64>); 5] =
         [(115..135, 110..140), (50..75, 0..12), (0..3, 0..3), (0..256, 0..256), (185..195, 245..255)];
 
@@ -247,7 +247,7 @@ pub(super) mod tests {
     }
 
     fn same(ours: f32, twin: f32) -> bool {
-        // Which of several things that are no number comes out is the processor's own.
+        // The bits of a NaN depend on the processor.
         ours.to_bits() == twin.to_bits() || ours.is_nan() && twin.is_nan()
     }
 
@@ -267,7 +267,7 @@ pub(super) mod tests {
         }
     }
 
-    /// With the vectors of every kind of machine that this one can be.
+    /// Runs with the vectors of every machine type that this processor supports.
     #[test]
     fn without_the_instruction_the_same_numbers_come_out() {
         #[allow(clippy::type_complexity, reason = "a table, read once")]
@@ -297,7 +297,7 @@ pub(super) mod tests {
                     continue;
                 }
                 for (i, (ours, from)) in sums.iter().zip(from).enumerate() {
-                    // Without a fused instruction what is far out of range is rounded once more; usual numbers are not.
+                    // Without fused instructions, products out of range are rounded once more.
                     let (twin, widened) = (added(from, a[i], b[i]), added_widened(from, a[i], b[i]));
                     let right = same(*ours, if class == 0 { twin } else { widened });
                     assert!(
@@ -319,7 +319,7 @@ pub(super) mod tests {
         for (x, expected) in numbers.iter().zip(there.expect("candle rounds")) {
             assert_eq!(rounded(*x).to_bits(), expected.to_bits(), "{x:e}");
         }
-        // Halfway between two: the even one.
+        // Halfway between two: ties to even.
         for (x, expected) in
             [(0x3f80_8000, 0x3f80_0000), (0x3f81_8000, 0x3f82_0000), (0x3f80_8001, 0x3f81_0000)]
         {

@@ -1,8 +1,8 @@
-//! One block of the decoder over a packed batch of prompts and their answers: forward, keeping what the backward
-//! pass needs, and backward, written by hand. The plain twin is [`crate::model::Decoder`].
+//! One block of the decoder over a packed batch of prompts and answers. The forward pass keeps intermediate
+//! results for the backward pass, which is written by hand. The reference is [`crate::model::Decoder`].
 //!
-//! Shapes: N tokens of all sequences, D hidden, Q query width, W width of query, key and value, F
-//! feed-forward width.
+//! Shapes: N tokens of all sequences, D hidden, Q query width, W width of query, key and value,
+//! F feed-forward width.
 
 use std::ops::Range;
 
@@ -15,13 +15,13 @@ use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
 use super::weights::{Gradients, Weights, sized};
 use crate::model::Rope;
 
-/// Cosines and sines for each position: a table for each rotary embedding that there is.
+/// Cosines and sines for each position: one table per distinct rotary embedding.
 #[derive(Clone, Debug)]
 pub struct RopeTable {
     half: usize,
-    /// `[positions, E / 2]` each.
+    /// Cosines and sines, `[positions, E / 2]` each.
     tables: Vec<(Vec<f32>, Vec<f32>)>,
-    /// The table of each layer that has one.
+    /// Index of each layer's table, if the layer has one.
     layers: Vec<Option<usize>>,
 }
 
@@ -45,7 +45,7 @@ impl RopeTable {
         Self { half: shape.head / 2, tables: ropes.into_iter().map(table).collect(), layers }
     }
 
-    /// The cosines and sines of a position in a layer, where that has a rotary embedding.
+    /// Returns the cosines and sines of a position in a layer, if the layer has a rotary embedding.
     #[inline(always)]
     pub fn at(&self, layer: usize, position: usize) -> Option<(&[f32], &[f32])> {
         let (cos, sin) = &self.tables[self.layers[layer]?];
@@ -54,21 +54,21 @@ impl RopeTable {
     }
 }
 
-/// What a block keeps of its forward pass.
+/// Intermediate results of a block's forward pass.
 #[derive(Clone, Debug, Default)]
 pub struct KeptBlock {
-    /// What came in, `[N, D]`.
+    /// The block's input, `[N, D]`.
     x: Vec<f32>,
     normed1: Vec<f32>,
     scales1: Vec<f32>,
-    /// Query and key before their norms, where there are such: `[N, W]`.
+    /// Query and key before their norms, if there are any: `[N, W]`.
     raw: Vec<f32>,
     head_scales: Vec<f32>,
-    /// Query, key and value as attention sees them, `[N, W]`.
+    /// Query, key and value as attention reads them, `[N, W]`.
     qkv: Vec<f32>,
     log_sums: Vec<f32>,
     mixed: Vec<f32>,
-    /// What attention gave, where something is done with it before it joins the stream, `[N, D]`.
+    /// Output of attention if it is normed or scaled before it is added to the stream, `[N, D]`.
     half1: Vec<f32>,
     after1: Vec<f32>,
     /// The stream after attention, `[N, D]`.
@@ -77,13 +77,13 @@ pub struct KeptBlock {
     scales2: Vec<f32>,
     gate_up: Vec<f32>,
     activated: Vec<f32>,
-    /// What the feed-forward part gave, in the same case, and where it is a mixture of experts.
+    /// Output of the feed-forward part in the same case, or if it is a mixture of experts.
     half2: Vec<f32>,
     experts: KeptExperts,
     after2: Vec<f32>,
 }
 
-/// Room for what a pass needs between two lines.
+/// Buffers of a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     attention: AttentionScratch,
@@ -99,19 +99,19 @@ pub struct Scratch {
 
 /// A block of a model, over spans of a packed batch.
 pub struct Block<'a> {
-    /// The model's numbers.
+    /// The model's weights.
     pub weights: Weights<'a>,
     pub layer: usize,
     /// Cosines and sines for every position.
     pub rope: &'a RopeTable,
-    /// Prompts, and answers to them.
+    /// Prompts and answers.
     pub spans: &'a [Span],
     /// Threads of each matrix product.
     pub threads: usize,
 }
 
 impl Block<'_> {
-    /// The forward pass, in place on the stream `x`, `[N, D]`.
+    /// Runs the forward pass in place on the stream `x`, `[N, D]`.
     pub fn forward(&self, x: &mut [f32], kept: &mut KeptBlock, scratch: &mut Scratch) {
         let (w, layer, threads) = (self.weights, self.layer, self.threads);
         let (shape, block, heads) = (&w.arena.shape, &w.arena.blocks[layer], w.heads_in(layer));
@@ -161,8 +161,8 @@ impl Block<'_> {
         w.join(block.after2.as_ref(), &kept.half2, x, sized(&mut kept.after2, n), &mut scratch.above);
     }
 
-    /// The backward pass: turns the gradient of what came out into that of what came in, in place,
-    /// and adds to the gradients of what is trained.
+    /// Runs the backward pass: replaces the gradient of the output by that of the input, and adds
+    /// to the gradients of trained parameters.
     pub fn backward(
         &self,
         dx: &mut [f32],
@@ -214,7 +214,7 @@ impl Block<'_> {
         w.enter_back(block.norm1.as_ref(), (&kept.x, &kept.scales1), dnormed, dx, gradients);
     }
 
-    /// Norms of the heads of queries and keys: from `raw`, `[N, W]`, to `qkv`.
+    /// Applies the norms of query and key heads: from `raw`, `[N, W]`, to `qkv`.
     fn norm_heads(&self, norms: &HeadNormPlaces, raw: &[f32], qkv: &mut [f32], scales: &mut [f32]) {
         let (w, heads) = (self.weights, self.weights.heads());
         let [keys, _] = heads.past();
@@ -228,7 +228,7 @@ impl Block<'_> {
         }
     }
 
-    /// Their backward pass, in place on the gradient `dqkv`, `[N, W]`.
+    /// Runs their backward pass, in place on the gradient `dqkv`, `[N, W]`.
     fn norm_heads_back(
         &self,
         norms: &HeadNormPlaces,
@@ -253,7 +253,7 @@ impl Block<'_> {
         }
     }
 
-    /// Turns the queries and keys of every token by its position.
+    /// Rotates the queries and keys of every token by its position.
     fn turn(&self, qkv: &mut [f32], turn: impl Fn(&mut [f32], &[f32], &[f32])) {
         let heads = self.weights.heads();
         let turned = (heads.query + heads.kv) * heads.width;
@@ -272,7 +272,7 @@ impl Block<'_> {
 }
 
 impl KeptBlock {
-    /// Queries, keys and values of every token as attention saw them, `[N, W]`.
+    /// Returns queries, keys and values of every token as attention reads them, `[N, W]`.
     pub fn qkv(&self) -> &[f32] {
         &self.qkv
     }

@@ -1,13 +1,13 @@
 //! Sampling many answers at once on the CPU.
 //!
-//! A prompt is read once, and all its answers share what was read, the first token's logits included. Answers
-//! are made a token at a time; a finished answer leaves its row to the next. A row's numbers depend on its own
-//! tokens alone, to the last bit: products with [`PackedWeights`] are the same for any number of rows and threads, so
-//! batch size and order change nothing.
+//! A prompt is read once. All its answers share the result, including the first token's logits.
+//! Answers grow by a token at a time; a finished answer gives its row to the next. A row's bits
+//! depend only on its own tokens: products with [`PackedWeights`] are equal for any number of
+//! rows and threads. So batch size and order change nothing.
 //!
-//! Where the weights stay in the cache each thread samples answers of its own. Else threads share the rows of a
-//! token where there are enough for all, and else each product, so that the weights come from memory once a token
-//! and not once a thread.
+//! If the weights fit into a core's cache, each thread samples its own answers. Otherwise
+//! threads share the rows of a token if there are enough for all, else each product. So weights
+//! are read from memory once per token, not per thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -28,38 +28,38 @@ use crate::core::{Answered, Request};
 use crate::draft::Draft;
 use crate::{Interrupt, Stops};
 
-/// Rows that a thread takes at once: their numbers stay in its cache.
+/// Rows that a thread processes together: their numbers stay in its cache.
 const TILE: usize = 64;
-/// Rows that all threads share the products of.
+/// Maximum number of rows whose products all threads share.
 const SHARED: usize = 256;
-/// Bytes of weights that stay in a core's cache.
+/// Maximum bytes of weights that stay in a core's cache.
 const NEAR: usize = 4 << 20;
 
-/// What was read of a prompt.
+/// The result of reading a prompt.
 struct Prefix {
-    /// Keys and values of each block, in a cache for so many tokens.
+    /// Keys and values of each block, in a cache for `tokens` tokens.
     blocks: Vec<Caches>,
     tokens: usize,
     /// Logits after the prompt's last token, `[V]`.
     logits: Vec<f32>,
 }
 
-/// Keys and values: see [`Cache`]. Those of an answer have all blocks, one after the other.
+/// Keys and values in the layout of [`Cache`]. An answer's has all blocks, one after the other.
 type Caches = (Vec<f32>, Vec<f32>);
 
-/// A row of a tile: an answer on its way.
+/// A row of a tile: an answer that is being generated.
 struct Active {
     number: usize,
     prefix: Arc<Prefix>,
     /// Keys and values of the answer so far.
     keys: Vec<f32>,
     values: Vec<f32>,
-    /// How a block's lie there.
+    /// Layout of one block's keys and values.
     cache: Cache,
     draft: Draft,
 }
 
-/// Room for a tile's numbers, kept from one token to the next.
+/// Buffers of a tile, kept from one token to the next.
 #[derive(Default)]
 struct StepScratch {
     x: Vec<f32>,
@@ -74,27 +74,27 @@ struct StepScratch {
     experts: KeptExperts,
     logits: Vec<f32>,
     scores: Vec<f32>,
-    /// One for each thread that shares a product.
+    /// One buffer for each thread that shares a product.
     parts: Vec<Vec<f32>>,
 }
 
-/// What sampling needs to know.
+/// Inputs of sampling.
 pub struct Decode<'a> {
-    /// The model's numbers.
+    /// The model's weights.
     pub weights: Weights<'a>,
-    /// Those that are multiplied with, laid out for it.
+    /// The weights packed for products.
     pub laid: &'a PackedWeights,
     /// Cosines and sines for every position.
     pub rope: &'a RopeTable,
-    /// Tokens that end an answer.
+    /// Stop tokens and stop texts.
     pub stops: &'a Stops,
-    /// Answers at a time.
+    /// Answers sampled at a time.
     pub rows: usize,
     pub threads: usize,
-    /// Takes complete answers with their requests' numbers: all that one token completed together, because each message
-    /// wakes the receiver.
+    /// Receives complete answers with their requests' indices. Answers completed by the same token
+    /// are sent together, because each message wakes the receiver.
     pub tell: mpsc::Sender<Vec<(usize, Answered)>>,
-    /// Looked at once a token.
+    /// Polled once per token.
     pub interrupt: &'a Interrupt,
 }
 
@@ -106,8 +106,8 @@ impl Decode<'_> {
         if self.threads == 1 || !self.near() {
             return self.work(requests, &next, rows);
         }
-        // Threads that have all weights at hand go their own ways: a token takes too little time to wait for each
-        // other after each.
+        // Threads with all weights in their caches work independently: a token takes too little time
+        // to synchronize after each.
         let each = rows.div_ceil(self.threads);
         (0..self.threads).into_par_iter().with_max_len(1).for_each(|_| {
             let alone = Decode { threads: 1, tell: self.tell.clone(), ..*self };
@@ -115,12 +115,12 @@ impl Decode<'_> {
         });
     }
 
-    /// Whether all weights stay in a core's cache.
+    /// Returns whether all weights stay in a core's cache.
     fn near(&self) -> bool {
         self.weights.arithmetic.bytes() * self.weights.arena.len <= NEAR
     }
 
-    /// Takes requests as long as there are any, so many at a time.
+    /// Processes requests until none are left, at most `most` at a time.
     fn work(&self, requests: &[Request<'_>], next: &AtomicUsize, most: usize) {
         let mut rows: Vec<Active> = Vec::new();
         let mut free: Vec<Caches> = Vec::new();
@@ -134,7 +134,7 @@ impl Decode<'_> {
             if rows.is_empty() || self.interrupt.is_asked() {
                 return;
             }
-            // Each fresh row has its first token by now; one that is done at once is not read on.
+            // Each new row has its first token now; a row that is already finished is not continued.
             self.retire(&mut rows, &mut free);
             self.advance(&mut rows, &mut rooms);
             self.retire(&mut rows, &mut free);
@@ -153,12 +153,12 @@ impl Decode<'_> {
             }
         }
         if !whole.is_empty() {
-            // The receiver is gone only where it panicked.
+            // The receiver is gone only if it panicked.
             let _ = self.tell.send(whole);
         }
     }
 
-    /// Rows for these requests, each with its first token drawn.
+    /// Returns rows for these requests, each with its first token drawn.
     fn admit<'r>(
         &self,
         requests: &[Request<'r>],
@@ -166,7 +166,7 @@ impl Decode<'_> {
         shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
         free: &mut Vec<Caches>,
     ) -> Vec<Active> {
-        // One read for each run of one prompt; the last prompt may go on from the call before.
+        // Consecutive requests share a read of their prompt; the last prompt may come from the call before.
         let mut prompts: Vec<&[u32]> = Vec::new();
         let mut which = Vec::with_capacity(requests.len());
         let same = |a: &[u32], b: &[u32]| std::ptr::eq(a, b) || a == b;
@@ -177,7 +177,7 @@ impl Decode<'_> {
             which.push(prompts.len() - 1);
         }
         let known = shared.take();
-        // Where there are fewer prompts than threads, those share each product, to the same last bit.
+        // With fewer prompts than threads, threads share each product, with the same bits.
         let each = match prompts.len() {
             n if n < self.threads => self.threads / n.max(1),
             _ => 1,
@@ -246,7 +246,7 @@ impl Decode<'_> {
         Prefix { blocks, tokens: prompt.len(), logits }
     }
 
-    /// One more token for every row.
+    /// Adds a token to every row.
     fn advance(&self, rows: &mut [Active], rooms: &mut Vec<StepScratch>) {
         let alone = self.threads == 1 || rows.len() >= self.threads * TILE;
         let size = if alone { rows.len().div_ceil(self.threads).clamp(1, TILE) } else { SHARED };
@@ -265,7 +265,7 @@ impl Decode<'_> {
         }
     }
 
-    /// One more token for some rows, whose products so many threads share.
+    /// Adds a token to some rows, whose products `threads` threads share.
     fn tile(&self, tile: &mut [Active], scratch: &mut StepScratch, threads: usize) {
         let (w, arena, n) = (self.weights, self.weights.arena, tile.len());
         let (d, vocabulary) = (arena.shape.hidden, arena.shape.vocabulary);
@@ -294,7 +294,7 @@ impl Decode<'_> {
         }
     }
 
-    /// The first half of a block for some rows.
+    /// Computes the first half of a block for some rows.
     fn attention(&self, layer: usize, tile: &mut [Active], scratch: &mut StepScratch, threads: usize) {
         let (w, heads, n) = (self.weights, self.weights.heads(), tile.len());
         let (block, d, q) = (&w.arena.blocks[layer], w.arena.shape.hidden, heads.query * heads.width);
@@ -328,7 +328,7 @@ impl Decode<'_> {
         }
     }
 
-    /// The second half of a block for `n` rows.
+    /// Computes the second half of a block for `n` rows.
     fn feed_forward(&self, layer: usize, n: usize, scratch: &mut StepScratch, threads: usize) {
         let (w, shape) = (self.weights, &self.weights.arena.shape);
         let (block, d) = (&w.arena.blocks[layer], shape.hidden);
@@ -351,7 +351,7 @@ impl Decode<'_> {
         w.join(block.after2.as_ref(), half, x, scales, above);
     }
 
-    /// A row's attention in a block: its newest token's query, over the prompt and the answer so far.
+    /// Computes attention in a block: from a row's newest token over the prompt and the answer so far.
     fn mix(&self, layer: usize, row: &mut Active, qkv: &mut [f32], mixed: &mut [f32], scores: &mut Vec<f32>) {
         let w = self.weights;
         let (heads, epsilon) = (w.heads_in(layer), w.arena.shape.epsilon as f32);

@@ -1,4 +1,4 @@
-//! What the sides of a product are made of: numbers in float32 here, pairs of neighbours in [`bf16`](super::bf16).
+//! Elements of a product's sides: float32 numbers here, pairs of adjacent numbers in [`bf16`](super::bf16).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use super::avx512_bf16::Avx512Bf16;
 use super::kernels::{copy, wide_op};
 use super::unit::{LINE, Multiply, Singly};
 
-/// What the sides of a product are made of, as it lies in memory: a number, or a pair of neighbours along the inner
+/// An element of a product's side in memory: a number, or a pair of numbers adjacent along the inner
 /// index. Positions along that index are counted in elements here, lengths of rows in numbers.
 pub trait Element: Copy + Default + Send + Sync + 'static {
     const NUMBERS: usize;
 
-    /// Runs a product's loop, by the instruction for its elements if there is one.
+    /// Runs a product's loop, with the instruction for its elements if there is one.
     fn run<O: Multiply<Element = Self>>(op: O, instruction: Option<Avx512Bf16>);
 
-    /// Some of the elements of `count` rows: `(numbers, from one row to the next, numbers of a row)`. What comes out lies
-    /// in `scratch`, or where it lay, and is given with the elements from one row to the next.
+    /// Returns elements of `count` rows, in place or in `scratch`, and the distance between rows.
+    /// `rows` is `(numbers, distance, numbers per row)`.
     fn rows<'a>(
         rows: (&'a [f32], usize, usize),
         count: usize,
@@ -25,14 +25,14 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
         scratch: &'a mut Vec<Self>,
     ) -> (&'a [Self], usize);
 
-    /// Rows become columns of a panel `width` wide: so many rows, `stride` apart and of `len` numbers, with zeros past the
-    /// last.
+    /// Transposes `used` rows into the columns of a panel `width` wide; further columns are zero.
+    /// `rows` is `(numbers, distance, numbers per row)`.
     fn turn(rows: (&[f32], usize, usize), used: usize, inner: Range<usize>, width: usize, panel: &mut [Self]);
 
-    /// One inner index of some columns that lie side by side: the numbers are `[len, stride]`.
+    /// Copies one inner index of some adjacent columns of `[len, stride]` numbers.
     fn line(numbers: (&[f32], usize, usize), inner: usize, columns: Range<usize>, line: &mut [Self]);
 
-    /// Room for parts of both sides.
+    /// Returns thread-local buffers for parts of both sides.
     fn scratch() -> &'static LocalKey<Cell<(Vec<Self>, Vec<Self>)>>;
 }
 
@@ -69,7 +69,7 @@ impl Element for f32 {
         if used < width {
             panel.fill(0.0);
         }
-        // A few at a time, so that both sides stay in the cache.
+        // One cache line at a time, so that both sides stay in the cache.
         for from in (0..inner.len()).step_by(LINE) {
             let to = inner.len().min(from + LINE);
             for column in 0..used {

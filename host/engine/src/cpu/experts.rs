@@ -1,12 +1,12 @@
-//! A mixture of experts, forward and backward: a router chooses some of them for each token, and what those make of it
-//! is added up by its probabilities. Tokens are gathered by expert, so that each expert multiplies once for all of its
-//! own. The plain twin is [`crate::model::Decoder`], where each token goes through all of them.
+//! A mixture of experts, forward and backward. A router chooses some experts for each token; its
+//! probabilities weigh their outputs. Tokens are grouped by expert, so that an expert's tokens share
+//! a product. The reference is [`crate::model::Decoder`], where each token goes through all experts.
 //!
-//! Weights are read as they lie: no matrix of an expert is laid out before. A token's numbers depend on it alone, to the
-//! last bit. The router's product is in float32 in any case: which expert is chosen should not hang on rounding.
+//! Experts' matrices are not packed. A token's bits depend on it alone. The router's product is
+//! always float32, because rounding should not change which expert is chosen.
 //!
-//! Shapes: N tokens, D hidden, X experts, K of them for a token, F inside of one. A row is a token at one of its K
-//! experts; rows lie expert by expert.
+//! Shapes: N tokens, D hidden, X experts, K experts per token, F width of an expert. A row is a
+//! token at one of its K experts; rows are grouped by expert.
 
 use std::ops::Range;
 
@@ -16,34 +16,34 @@ use super::kernels::{dot, exp, largest, swiglu, swiglu_back};
 use super::weights::{Gradients, Weights, sized};
 use crate::model::Experts;
 
-/// What a mixture keeps of its forward pass.
+/// Intermediate results of a mixture's forward pass.
 #[derive(Clone, Debug, Default)]
 pub struct KeptExperts {
     /// The router's probabilities, `[N, X]`.
     routes: Vec<f32>,
-    /// What each row weighs, `[N, K]`, in the order of the probabilities, and the sum of the chosen ones, `[N]`.
+    /// Weight of each row, `[N, K]`, by descending probability, and the sum of chosen probabilities, `[N]`.
     weights: Vec<f32>,
     sums: Vec<f32>,
-    /// Of each token and each of its experts, in the order of the probabilities: the row, `[N, K]`.
+    /// Row of each token at each of its experts, by descending probability, `[N, K]`.
     places: Vec<usize>,
-    /// Of each row: its token.
+    /// Token of each row.
     tokens: Vec<usize>,
-    /// Each expert's rows.
+    /// Rows of each expert.
     spans: Vec<Range<usize>>,
-    /// Gate and up, `[N K, 2 F]`; what comes of them, `[N K, F]`; what comes out, `[N K, D]`.
+    /// Gate and up, `[N K, 2 F]`; activated, `[N K, F]`; outputs, `[N K, D]`.
     gate_up: Vec<f32>,
     activated: Vec<f32>,
     made: Vec<f32>,
-    /// An expert's rows as they go in, `[rows, D]`.
+    /// Inputs of an expert's rows, `[rows, D]`.
     gathered: Vec<f32>,
 }
 
 /// A block's mixture.
 #[derive(Clone, Copy)]
 pub struct Mixture<'a> {
-    /// The model's numbers.
+    /// The model's weights.
     pub weights: Weights<'a>,
-    /// Where its own lie.
+    /// The places of the mixture's own weights.
     pub places: &'a ExpertPlaces,
     pub experts: Experts,
     /// Threads of each matrix product.
@@ -51,7 +51,7 @@ pub struct Mixture<'a> {
 }
 
 impl Weights<'_> {
-    /// The mixture of experts of a layer, where it has one.
+    /// Returns the mixture of experts of a layer, if it has one.
     pub fn mixture(&self, layer: usize, threads: usize) -> Option<Mixture<'_>> {
         let (places, experts) =
             (self.arena.blocks[layer].experts.as_ref()?, self.arena.shape.variant.experts?);
@@ -68,7 +68,7 @@ impl Mixture<'_> {
         &self.weights.base[place.clone()]
     }
 
-    /// The forward pass: `y`, `[N, D]`, of `x`, `[N, D]`.
+    /// Runs the forward pass: `y`, `[N, D]`, from `x`, `[N, D]`.
     pub fn forward(&self, x: &[f32], y: &mut [f32], kept: &mut KeptExperts) {
         let (d, k, f) = (self.hidden(), self.experts.active, self.experts.intermediate);
         let n = x.len() / d;
@@ -100,7 +100,7 @@ impl Mixture<'_> {
         }
     }
 
-    /// Which experts each token goes to, and what they weigh.
+    /// Chooses the experts of each token and their weights.
     fn route(&self, x: &[f32], kept: &mut KeptExperts) {
         let (d, count, k) = (self.hidden(), self.experts.count, self.experts.active);
         let n = x.len() / d;
@@ -121,7 +121,7 @@ impl Mixture<'_> {
             }
             order.clear();
             order.extend(0..count);
-            // Of equal ones the first.
+            // Ties go to the first.
             order.sort_by(|a, b| routes[*b].total_cmp(&routes[*a]));
             let sum: f32 = order[..k].iter().map(|expert| routes[*expert]).sum();
             sums[token] = sum;
@@ -145,7 +145,7 @@ impl Mixture<'_> {
         }
     }
 
-    /// The backward pass: the gradient of `x`, from that of `y`, and those of the weights are added to what is there.
+    /// Runs the backward pass: computes the gradient of `x` from that of `y`; adds to those of weights.
     pub fn backward(
         &self,
         (x, dy): (&[f32], &[f32]),
@@ -155,7 +155,7 @@ impl Mixture<'_> {
     ) {
         let (d, k, f) = (self.hidden(), self.experts.active, self.experts.intermediate);
         let (n, arithmetic) = (x.len() / d, self.weights.arithmetic);
-        // What each row's weight does to the loss, and the gradient of what the row made.
+        // The gradients of each row's weight and of its output.
         let (mut dweights, mut dmade) = (vec![0.0; n * k], vec![0.0; n * k * d]);
         for (token, dy) in dy.chunks_exact(d).enumerate() {
             let slots = token * k..(token + 1) * k;
@@ -195,8 +195,8 @@ impl Mixture<'_> {
         self.route_back((x, &dweights), kept, dx, gradients);
     }
 
-    /// The backward pass of the router, from the gradients of the rows' weights, `[N, K]`: of `w = p` over the sum of the
-    /// chosen ones, or `w = p`.
+    /// Runs the backward pass of the router, from the gradients of the rows' weights, `[N, K]`. A
+    /// weight is `w = p`, divided by the sum of the chosen probabilities if normalized.
     fn route_back(
         &self,
         (x, dweights): (&[f32], &[f32]),
@@ -215,7 +215,7 @@ impl Mixture<'_> {
             for (place, dweight) in kept.places[slots].iter().zip(own) {
                 droutes[kept.expert(*place)] = (dweight - along) / over;
             }
-            // And of p = softmax of the router's products.
+            // The gradient of p = softmax of the router's products.
             let routes = &kept.routes[token * count..(token + 1) * count];
             let mean = dot(routes, droutes);
             droutes.iter_mut().zip(routes).for_each(|(d, route)| *d = route * (*d - mean));
@@ -230,14 +230,14 @@ impl Mixture<'_> {
 }
 
 impl KeptExperts {
-    /// The expert of a row.
+    /// Returns the expert of a row.
     fn expert(&self, row: usize) -> usize {
-        // Those without rows come before the one whose span has it, with spans that end before it.
+        // Experts without rows have spans that end at or before the row and are skipped.
         self.spans.partition_point(|span| span.end <= row)
     }
 }
 
-/// Some tokens' rows of `x`, one after the other.
+/// Copies some tokens' rows of `x`, one after the other.
 fn gather(x: &[f32], d: usize, tokens: &[usize], into: &mut Vec<f32>) {
     into.clear();
     for token in tokens {

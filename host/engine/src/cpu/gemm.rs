@@ -1,11 +1,10 @@
-//! Matrix products, of any strides and of weights that were laid out before ([`Panels`](super::panels::Panels)).
+//! Matrix products with any strides; [`Panels`](super::panels::Panels) has those with packed weights.
 //!
 //! Both multiply tiles ([`Tile`]).
 //!
-//! Each number that comes out is made in one way: runs of [`INNER`] [elements](Element), each a chain of fused
-//! multiplies and adds from zero in their order, added to what was there one after the other. So it is the same
-//! to the last bit whichever other rows and columns there are, however they lie and however many threads there
-//! are; and a sum of thousands keeps its precision.
+//! Each result is computed in one fixed order. Runs of [`INNER`] [elements](Element) are chains of fused
+//! multiply-adds from zero, and the runs are added one after the other. So the bits do not depend on
+//! other rows and columns, on strides or on the number of threads, and a sum of thousands stays precise.
 
 use pulp::Simd;
 use rayon::prelude::*;
@@ -18,9 +17,9 @@ use super::unit::{LINE, Multiply, Pair, Unit};
 
 /// Elements of a run along the inner index: a tile's rows stay in the nearest cache.
 pub const INNER: usize = 512;
-/// Tiles whose rows are laid out at a time: three lines of the cache.
+/// Tiles whose rows are packed together: three cache lines.
 const GROUP: usize = 8;
-/// Elements of the right side at a time: they stay in a core's own cache.
+/// Elements of the right side packed at a time: they stay in a core's own cache.
 const NEAR: usize = 1 << 18;
 
 /// A matrix product's view of a slice: `rows` rows of `cols` numbers, `stride` apart.
@@ -34,22 +33,22 @@ pub struct Mat<'a> {
 }
 
 impl<'a> Mat<'a> {
-    /// Rows that lie one after the other.
+    /// Returns a view of contiguous rows.
     pub fn of(data: &'a [f32], rows: usize, cols: usize) -> Self {
         Self::strided(data, rows, cols, cols)
     }
 
-    /// Rows `stride` apart.
+    /// Returns a view of rows `stride` apart.
     pub fn strided(data: &'a [f32], rows: usize, cols: usize, stride: usize) -> Self {
         Self { data, rows, cols, stride, turned: false }
     }
 
-    /// The transpose.
+    /// Returns the transpose.
     pub fn t(self) -> Self {
         Self { turned: !self.turned, ..self }
     }
 
-    /// Rows and columns, as the product sees them.
+    /// Returns rows and columns as the product sees them.
     fn seen(&self) -> (usize, usize) {
         if self.turned { (self.cols, self.rows) } else { (self.rows, self.cols) }
     }
@@ -69,7 +68,7 @@ pub fn product(y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, 
 }
 
 impl Arithmetic {
-    /// `y = a · b`, or `y += a · b` with `add`; `y`'s rows lie `stride` apart.
+    /// Computes `y = a · b`, or `y += a · b` with `add`; `y`'s rows are `stride` apart.
     pub fn product(self, y: &mut [f32], stride: usize, add: bool, a: Mat<'_>, b: Mat<'_>, threads: usize) {
         let ((m, k), (k2, n)) = (a.seen(), b.seen());
         assert!(k == k2, "a product of {m}×{k} and {k2}×{n}");
@@ -101,7 +100,7 @@ impl Arithmetic {
 
 /// Some rows of a product, on one thread.
 struct Part<'a> {
-    /// From the first of these rows on.
+    /// The result, from the first of these rows on.
     y: &'a mut [f32],
     stride: usize,
     add: bool,
@@ -113,15 +112,15 @@ struct Part<'a> {
 
 impl Part<'_> {
     fn run<E: Element>(self, instruction: Option<Avx512Bf16>) {
-        // Taken out and put back: what is called inside of a closure of another crate's is not compiled for
-        // the widest vectors.
+        // The buffers are taken and put back: code called inside another crate's closure is not
+        // compiled for the widest vectors.
         let (mut left, mut right) = E::scratch().take();
         E::run(Product { part: self, left: &mut left, right: &mut right }, instruction);
         E::scratch().set((left, right));
     }
 }
 
-/// The same, with room for the parts of both sides that are worked on.
+/// A part with buffers for the packed pieces of both sides.
 struct Product<'a, E> {
     part: Part<'a>,
     left: &'a mut Vec<E>,
@@ -138,7 +137,7 @@ impl<E: Element> Multiply for Product<'_, E> {
         let (k, width) = (k.div_ceil(E::NUMBERS), columns::<S>());
         let panels = n.div_ceil(width);
         let inner = k.min(INNER);
-        // As even as can be: what is laid out of the left side is used for many panels.
+        // As even as possible: the packed left side is used for many panels.
         let most = (NEAR / (inner * width)).max(1);
         let group = panels.div_ceil(panels.div_ceil(most));
         let right = aligned(right, group * inner * width);
@@ -170,11 +169,11 @@ impl<E: Element> Multiply for Product<'_, E> {
     }
 }
 
-/// The left side of some tiles, [`ROWS`] of its rows each.
+/// The left side of some tiles, [`ROWS`] rows each.
 struct Group<'a, E> {
     data: &'a [E],
     stride: usize,
-    /// From one tile's to the next, where the rows were laid out anew.
+    /// Distance between tiles, if the rows were packed.
     tile: Option<usize>,
 }
 
@@ -192,8 +191,8 @@ impl<'a, E: Element> Group<'a, E> {
             let (data, stride) = E::rows(of, rows, inner, scratch);
             return Self { data, stride, tile: None };
         }
-        // Whole lines of the cache are read, and tiles find their rows side by side. A line lies between two tiles, or
-        // the same numbers of all would share a place in the cache.
+        // Whole cache lines are read, and a tile's rows become adjacent. Tiles are one line apart;
+        // otherwise the same numbers of all tiles would compete for one place in the cache.
         let (size, mut line) = (inner.len() * ROWS + LINE, [E::default(); GROUP * ROWS]);
         scratch.resize(rows.div_ceil(ROWS) * size, E::default());
         for (i, k) in inner.enumerate() {
@@ -220,7 +219,7 @@ impl<'a, E: Element> Group<'a, E> {
     }
 }
 
-/// Room for so many elements, from a line of the cache on.
+/// Returns a buffer of `len` elements that begins at a cache line.
 fn aligned<E: Element>(scratch: &mut Vec<E>, len: usize) -> &mut [E] {
     if scratch.len() < len + LINE {
         scratch.resize(len + LINE, E::default());
@@ -229,7 +228,7 @@ fn aligned<E: Element>(scratch: &mut Vec<E>, len: usize) -> &mut [E] {
     &mut scratch[start..start + len]
 }
 
-/// Lays out a panel of the right side: so many columns from this one on, zeros past the last.
+/// Packs a panel of the right side: `width` columns from `column` on, with zeros past the last.
 #[inline(always)]
 fn lay<E: Element>(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, panel: &mut [E]) {
     let used = width.min(b.seen().1 - column);
@@ -253,13 +252,13 @@ pub(super) mod tests {
         (0..n).map(|i| (i as f32 * step).sin()).collect()
     }
 
-    /// All ways to compute on this machine.
+    /// Returns all arithmetics of this machine.
     pub(in super::super) fn arithmetics() -> [Arithmetic; 3] {
         let bf16 = Arithmetic::of(Precision::Bf16);
         [Arithmetic::Single, bf16, bf16.without_instruction()]
     }
 
-    /// `from` and a row times a column of `k` numbers, in the order that is promised.
+    /// Returns `from` plus a row times a column of `k` numbers, in the documented order.
     fn plain(
         arithmetic: Arithmetic,
         k: usize,
@@ -310,7 +309,7 @@ pub(super) mod tests {
                     arithmetic.product(&mut y, n + 1, add, a, b, threads);
                     for i in 0..m {
                         for j in 0..n {
-                            // To the last bit: what is stated above, and more than a tolerance would.
+                            // Equal bits, as documented above: stricter than a tolerance.
                             let (ours, plain) = (y[i * (n + 1) + j], sum(i, j));
                             assert_eq!(ours, plain, "{arithmetic:?} {m} {k} {n}: {i}, {j}");
                         }

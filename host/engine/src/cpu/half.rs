@@ -1,6 +1,6 @@
-//! Half a block on its way from the stream and back into it: norms before and after, and what it is multiplied by.
-//! Most models have a norm before each half and nothing else: then what comes out is added to the stream by the
-//! product itself, and nothing here is done.
+//! The path of half a block from the stream and back: norms before and after, and the residual
+//! factor. Most models only have a norm before each half: then the product itself adds the
+//! output to the stream, and `join` is not used.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,13 +9,13 @@ use super::kernels::{geglu, geglu_back, norm, norm_back, swiglu, swiglu_back};
 use super::weights::{Gradients, Weights, sized};
 use crate::model::{Activation, Shape};
 
-/// Whether something is done with what a half gives before it joins the stream.
+/// Returns whether a half's output is normed or scaled before it is added to the stream.
 pub fn is_apart(shape: &Shape) -> bool {
     shape.variant.residual != 1.0 || shape.family.norms.iter().any(|norms| norms.after.is_some())
 }
 
 impl<'a> Weights<'a> {
-    /// A token's embedding.
+    /// Reads a token's embedding.
     pub fn embed(&self, token: u32, x: &mut [f32]) {
         let (shape, first) = (&self.arena.shape, self.arena.embedding.start);
         let row = &self.base[first + token as usize * shape.hidden..][..shape.hidden];
@@ -28,7 +28,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// What a norm multiplies by.
+    /// Returns the factors of a norm.
     pub fn gain(&self, place: &Range<usize>) -> Cow<'a, [f32]> {
         let weights = &self.base[place.clone()];
         if self.arena.shape.family.shifted {
@@ -37,7 +37,7 @@ impl<'a> Weights<'a> {
         Cow::Borrowed(weights)
     }
 
-    /// What goes into a half: the stream after a norm, or as it is.
+    /// Computes the input of a half: the stream after a norm, or unchanged.
     pub fn enter(&self, place: Option<&Range<usize>>, x: &[f32], y: &mut [f32], scales: &mut [f32]) {
         match place {
             Some(place) => norm(x, &self.gain(place), self.arena.shape.epsilon as f32, y, scales),
@@ -45,7 +45,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Its backward pass: adds to the gradient of the stream.
+    /// The backward pass of `enter`: adds to the gradient of the stream.
     pub fn enter_back(
         &self,
         place: Option<&Range<usize>>,
@@ -60,7 +60,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// What a half gave, where it [is apart](is_apart), joins the stream. Keeps the norm's scales.
+    /// Adds a half's output to the stream, if it [is apart](is_apart). Keeps the norm's scales.
     pub fn join(
         &self,
         place: Option<&Range<usize>>,
@@ -75,7 +75,7 @@ impl<'a> Weights<'a> {
         x.iter_mut().zip(normed).for_each(|(x, y)| *x += residual * *y);
     }
 
-    /// Its backward pass: the gradient of what the half gave, from the stream's.
+    /// The backward pass of `join`: the gradient of the half's output, from the stream's.
     pub fn join_back(
         &self,
         place: Option<&Range<usize>>,
@@ -93,7 +93,7 @@ impl<'a> Weights<'a> {
         self.enter_back(place, (half, scales), above, dhalf, gradients);
     }
 
-    /// The gate's activation times up.
+    /// Computes the activation of the gate times up.
     pub fn activate(&self, gate_up: &[f32], activated: &mut [f32]) {
         let shape = &self.arena.shape;
         match shape.family.activation {
@@ -102,7 +102,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Its backward pass.
+    /// The backward pass of `activate`.
     pub fn activate_back(&self, gate_up: &[f32], dactivated: &[f32], dgate_up: &mut [f32]) {
         let shape = &self.arena.shape;
         match shape.family.activation {

@@ -1,5 +1,5 @@
-//! The head: from the stream to log-probabilities of the tokens that came, and back. The vocabulary
-//! can be large, so logits are made for some rows at a time and never kept.
+//! The head: from the stream to log-probabilities of the target tokens, and back. Vocabularies
+//! can be large, so logits are computed for some rows at a time and never kept.
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use crate::core::{TokenGradients, TokenStatistics};
 use crate::mask::leave;
 use crate::model::Variant;
 
-/// Logits at a time: rows times vocabulary.
+/// Logits computed at a time: rows times vocabulary.
 pub const AT_ONCE: usize = 1 << 24;
 
 /// The head of a model at a sampling temperature.
 #[derive(Clone, Copy)]
 pub struct Head<'a> {
-    /// The model's numbers.
+    /// The model's weights.
     pub weights: Weights<'a>,
-    /// What logits are divided by before they become probabilities.
+    /// Divisor of the logits.
     pub temperature: f32,
     /// Threads of each matrix product.
     pub threads: usize,
-    /// What each target was drawn from; none where that is the whole vocabulary for all.
+    /// Tokens that each target was drawn from; empty if all were drawn from the whole vocabulary.
     pub masks: &'a [&'a [u32]],
 }
 
 impl Head<'_> {
-    /// What the model thinks of each target, after the final norm: `x` is `[R, D]`.
+    /// Returns statistics of each target. `x` is `[R, D]`, after the final norm.
     pub fn logprob_entropy(
         &self,
         x: &[f32],
@@ -42,9 +42,9 @@ impl Head<'_> {
         statistics
     }
 
-    /// The same for answers with so many targets each, and the backward pass: `loss` is given an answer's number
-    /// and what the model thinks of its targets, and answers with the gradient by that. Writes the gradient of `x`, and
-    /// adds to the head's.
+    /// Runs the forward and backward passes for answers with these numbers of targets. `loss`
+    /// receives an answer's index and the statistics of its targets, and returns the gradient by
+    /// them. Writes the gradient of `x` and adds to the head's.
     pub fn learn(
         &self,
         (x, targets, answers): (&[f32], &[u32], &[usize]),
@@ -55,7 +55,7 @@ impl Head<'_> {
     ) {
         let (mut first, mut start) = (0, 0);
         while first < answers.len() {
-            // As many whole answers as there is room for: a loss may look at all of one.
+            // As many whole answers as fit: a loss may depend on all tokens of an answer.
             let (mut last, mut end) = (first + 1, start + answers[first]);
             while last < answers.len() && end + answers[last] - start <= self.most() {
                 end += answers[last];
@@ -87,8 +87,8 @@ impl Head<'_> {
         }
     }
 
-    /// The backward pass of some rows, whose logits are in `scratch`: gradients take their place. By a logit the
-    /// log-probability of a target has the slope `[v = target] - p[v]`, and the entropy `H` has `-p[v] (log p[v] + H)`.
+    /// Runs the backward pass of rows; gradients replace logits in `scratch`. Derivatives by a logit: a
+    /// target's log-probability has `[v = target] - p[v]`, the entropy `H` has `-p[v] (log p[v] + H)`.
     fn back(
         &self,
         (x, rows): (&[f32], Range<usize>),
@@ -108,7 +108,7 @@ impl Head<'_> {
             let scaled =
                 |slope: &f32| slope / self.temperature / self.weights.arena.shape.variant.logits as f32;
             let (scale, bonus) = (scaled(dlog_prob), dentropies.get(i).map_or(0.0, scaled));
-            // Logits come over the temperature here.
+            // Logits are already divided by the temperature here.
             let cap = self.weights.arena.shape.variant.logit_cap.map(|cap| cap as f32 / self.temperature);
             let own = scale * cap.map_or(1.0, |cap| uncapped(logits[target], cap));
             let entropy = statistics.entropy;
@@ -144,7 +144,7 @@ impl Head<'_> {
         }
     }
 
-    /// Logits of some rows, divided by the temperature; those that sampling left out are next to impossible.
+    /// Returns the logits of some rows, divided by the temperature; masked tokens get a very low logit.
     fn logits<'r>(&self, x: &[f32], rows: Range<usize>, scratch: &'r mut Vec<f32>) -> &'r mut [f32] {
         let (v, d) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden);
         let (x, logits) = (&x[rows.start * d..rows.end * d], sized(scratch, rows.len() * v));
@@ -173,13 +173,13 @@ impl Head<'_> {
         rows.map(|(logits, target)| TokenStatistics::of(logits, *target as usize)).collect()
     }
 
-    /// Rows whose logits there is room for.
+    /// Returns the number of rows whose logits fit.
     fn most(&self) -> usize {
         (AT_ONCE / self.weights.arena.shape.vocabulary).clamp(1, 4096)
     }
 }
 
-/// What becomes of products with the head before they are logits: scaled and capped, where the model does that.
+/// Turns products with the head into logits: scaled and capped if the model does that.
 pub fn finish(variant: &Variant, logits: &mut [f32]) {
     let over = variant.logits as f32;
     if over != 1.0 {
@@ -197,7 +197,7 @@ pub fn finish(variant: &Variant, logits: &mut [f32]) {
     }
 }
 
-/// Rows in pieces of at most so many.
+/// Splits rows into pieces of at most `most`.
 fn pieces(rows: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     rows.clone().step_by(most).map(move |from| from..rows.end.min(from + most))
 }

@@ -1,5 +1,5 @@
-//! What a machine allows, whatever the program: how fast its cores read memory, and how fast they multiply. Measured, by
-//! loops that do nothing else.
+//! Limits of a machine: how fast its cores read memory and multiply, measured by loops that do
+//! nothing else.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use super::tile::ROWS;
 use super::unit::{Multiply, Pair, Unit};
 use crate::model::{ModelError, Precision};
 
-/// Numbers that are read: far more than caches hold.
+/// Numbers to read: far more than caches hold.
 const READ: usize = 1 << 26;
-/// Places that a core reads at, more of which are under way than of one.
+/// Streams that a core reads at once: more loads are in flight than with one.
 const STREAMS: usize = 4;
-/// Products between two looks at the clock, a thread.
+/// Steps of products between two clock readings, per thread.
 const AT_ONCE: usize = 1 << 14;
 
 /// Threads, and memory to read.
@@ -30,17 +30,17 @@ pub struct MachineLimits {
 }
 
 impl MachineLimits {
-    /// For so many threads.
+    /// Returns measurements with this many threads.
     pub fn new(threads: usize) -> Result<Self, ModelError> {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|e| ModelError::Threads(e.to_string()))?;
         let mut numbers = vec![0.0; READ];
-        // Pages that were never written to may all be one.
+        // Written once: untouched pages may all map to one.
         pool.install(|| numbers.par_iter_mut().enumerate().for_each(|(i, x)| *x = i as f32));
         Ok(Self { pool, numbers })
     }
 
-    /// Bytes read a second, over about so long.
+    /// Returns bytes read per second, measured for at least `least`.
     pub fn read(&self, least: Duration) -> f64 {
         let each = self.numbers.len() / self.pool.current_num_threads();
         let passes = self.again(least, || {
@@ -51,7 +51,7 @@ impl MachineLimits {
         passes * size_of_val(&self.numbers[..]) as f64
     }
 
-    /// Operations a second of products in this precision, over about so long.
+    /// Returns operations per second of products in this precision, measured for at least `least`.
     pub fn products(&self, precision: Precision, least: Duration) -> f64 {
         let arithmetic = Arithmetic::of(precision);
         let threads = self.pool.current_num_threads();
@@ -65,7 +65,7 @@ impl MachineLimits {
         passes * (2 * operations * AT_ONCE) as f64
     }
 
-    /// How often it is done a second.
+    /// Returns the calls of `once` per second.
     fn again(&self, least: Duration, once: impl Fn() + Sync) -> f64 {
         self.pool.install(|| {
             let (start, mut passes) = (Instant::now(), 0.0);
@@ -81,7 +81,7 @@ impl MachineLimits {
     }
 }
 
-/// The sum of numbers, as far as they are whole vectors in each of some streams.
+/// The sum of numbers in whole vectors, in [`STREAMS`] streams.
 struct Sum<'a>(&'a [f32]);
 
 impl WithSimd for Sum<'_> {
@@ -105,12 +105,12 @@ impl WithSimd for Sum<'_> {
     }
 }
 
-/// Products of one step of [`Peak`].
+/// Returns the products of one step of [`Peak`].
 fn lanes(arithmetic: Arithmetic) -> usize {
     multiply(arithmetic, 0)
 }
 
-/// So many steps of products. Gives how many products a step has.
+/// Runs steps of products. Returns the number of products in a step.
 fn multiply(arithmetic: Arithmetic, steps: usize) -> usize {
     let mut lanes = 0;
     match arithmetic {
@@ -123,7 +123,7 @@ fn multiply(arithmetic: Arithmetic, steps: usize) -> usize {
     lanes
 }
 
-/// Products of numbers that are in registers already, with as many sums as a tile has.
+/// Products of numbers in registers, with as many sums as a tile.
 struct Peak<'a, E> {
     elements: [E; 2],
     steps: usize,

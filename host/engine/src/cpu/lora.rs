@@ -1,7 +1,7 @@
 //! Low-rank adapters (Hu et al. 2021, LoRA): `W x + (alpha / rank) · B (A x)` with `W` frozen.
 //!
-//! One pair of matrices for each projection of each block, as PEFT names and shapes them. Only they
-//! are trained; what is written out for others has them merged into the weights.
+//! Each projection of each block has one pair of matrices, with PEFT's names and shapes. Only
+//! they are trained; exported weights have them merged.
 
 pub use allot_settings::LoraConfig;
 use std::ops::Range;
@@ -11,16 +11,16 @@ use allot_allocation::seed;
 use super::arena::{Arena, BlockMatrix, Linear};
 use super::gemm::{Mat, product};
 
-/// Where each adapter lies in one long run of numbers.
+/// The place of each adapter in one list of numbers.
 #[derive(Clone, Debug)]
 pub struct Adapters {
     rank: usize,
     scale: f32,
-    /// For each block, for each of its four matrices, in the order of [`BlockMatrix`].
+    /// Adapters of each block and each of its four matrices, in the order of [`BlockMatrix`].
     blocks: Vec<[Vec<Pair>; 4]>,
     len: usize,
     tensors: Vec<(String, Range<usize>, [usize; 2])>,
-    /// Names of the projections that have one, as PEFT calls them.
+    /// PEFT's names of the projections with adapters.
     modules: Vec<&'static str>,
 }
 
@@ -33,7 +33,7 @@ struct Pair {
 }
 
 impl Adapters {
-    /// The layout for a model.
+    /// Returns the layout for a model.
     pub fn new(arena: &Arena, config: LoraConfig) -> Self {
         let (mut len, mut tensors, mut blocks) = (0, Vec::new(), Vec::new());
         for (layer, block) in arena.blocks.iter().enumerate() {
@@ -56,38 +56,38 @@ impl Adapters {
         }
         let matrices = arena.blocks.first().into_iter().flat_map(|block| &block.matrices);
         let modules = matrices.flat_map(|matrix| &matrix.parts).map(|(name, _)| *name);
-        // Without the half of a block that they are in.
+        // Without the name of the block half that contains it.
         let modules = modules.map(|name| name.rsplit('.').next().unwrap_or(name)).collect();
         let scale = config.alpha / config.rank as f32;
         Self { rank: config.rank, scale, blocks, len, tensors, modules }
     }
 
-    /// Numbers in all.
+    /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no adapters.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What their part is multiplied with.
+    /// Returns the factor of the adapters' output.
     pub(crate) fn scale(&self) -> f32 {
         self.scale
     }
 
-    /// Where every matrix lies, by PEFT's name.
+    /// Returns the place of every matrix, by PEFT's name.
     pub(crate) fn places(&self) -> impl Iterator<Item = (&str, Range<usize>)> {
         self.tensors.iter().map(|(name, place, _)| (name.as_str(), place.clone()))
     }
 
-    /// The weight that a matrix of this name stands beside.
+    /// Returns the name of the weight that a matrix belongs to.
     pub(crate) fn weight(name: &str) -> String {
         name.trim_start_matches("base_model.model.").replace(".lora_A", "").replace(".lora_B", "")
     }
 
-    /// Adapters that change nothing yet: `A` uniform in ±1/√cols as PEFT has it, `B` zero.
+    /// Returns adapters that change nothing yet: `A` uniform in ±1/√cols as in PEFT, `B` zero.
     pub fn fresh(&self, run_seed: u64) -> Vec<f32> {
         let mut all = vec![0.0; self.len];
         let matrices = self.tensors.iter().enumerate().filter(|(_, (name, ..))| name.ends_with("A.weight"));
@@ -99,12 +99,12 @@ impl Adapters {
         all
     }
 
-    /// Every matrix: PEFT's name, its shape, its numbers.
+    /// Returns PEFT's name, the shape and the numbers of every matrix.
     pub fn tensors<'a>(&'a self, all: &'a [f32]) -> impl Iterator<Item = (&'a str, &'a [usize], &'a [f32])> {
         self.tensors.iter().map(|(name, place, dims)| (name.as_str(), dims.as_slice(), &all[place.clone()]))
     }
 
-    /// PEFT's `adapter_config.json`, by which it finds where the matrices belong.
+    /// Returns PEFT's `adapter_config.json`, which says which projections the matrices belong to.
     pub fn peft(&self) -> serde_json::Value {
         serde_json::json!({
             "peft_type": "LORA",
@@ -119,7 +119,7 @@ impl Adapters {
         })
     }
 
-    /// `scale · x Aᵀ`, `[N, rank]`.
+    /// Returns `scale · x Aᵀ`, `[N, rank]`.
     fn inner(&self, all: &[f32], pair: &Pair, linear: &Linear, x: &[f32], n: usize) -> Vec<f32> {
         let mut h = vec![0.0; n * self.rank];
         let a = Mat::of(&all[pair.a.clone()], self.rank, linear.cols);
@@ -130,7 +130,7 @@ impl Adapters {
         h
     }
 
-    /// The backward pass: adds to the adapters' gradients and to that of `x`.
+    /// Runs the backward pass: adds to the gradients of the adapters and of `x`.
     pub fn back(
         &self,
         all: &[f32],
@@ -161,7 +161,7 @@ impl Adapters {
         }
     }
 
-    /// Adds the adapters to the weights that they stand beside.
+    /// Adds the adapters to their weights.
     pub fn merge(&self, all: &[f32], arena: &Arena, weights: &mut [f32]) {
         for (block, pairs) in arena.blocks.iter().zip(&self.blocks) {
             for (linear, pairs) in block.matrices.iter().zip(pairs) {

@@ -1,4 +1,4 @@
-//! How much memory a run takes, told before it starts. What is more than can be counted is the most that can.
+//! Estimates the memory of a run before it starts. Sums saturate at the largest number.
 
 use super::arena::Arena;
 use super::arithmetic::Arithmetic;
@@ -9,43 +9,43 @@ use super::lora::Adapters;
 use super::{GRADIENTS, Setup};
 use crate::model::{Precision, Shape};
 
-/// Bytes of a weight as products read it.
+/// Returns the bytes of a packed weight.
 fn bytes(precision: Precision) -> usize {
     Arithmetic::of(precision).bytes()
 }
 
-/// Bytes that a run needs, by what for.
+/// Bytes that a run needs, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub trained: usize,
-    /// Weights, the reference's and the adapters' with them.
+    /// Weights, including the reference and adapters.
     pub weights: usize,
     /// Gradients and the optimizer's moments.
     pub optimizer: usize,
-    /// Keys and values while sampling, and the weights as sampling reads them.
+    /// Keys and values while sampling, and the packed weights.
     pub rollouts: usize,
     /// Activations of a micro-batch.
     pub activations: usize,
-    /// A copy that is made where a checkpoint is written: the weights as others see them.
+    /// The copy made to write a checkpoint: the exported weights.
     pub saving: usize,
-    /// The second copy of the model that learns while the first one samples, in a run with a lag.
+    /// The second copy of the model, which learns while the first one samples, in a run with a lag.
     pub learner: usize,
 }
 
-/// How answers are sampled.
+/// Sizes of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
-    /// Answers at a time.
+    /// Answers sampled at a time.
     pub rows: usize,
-    /// Tokens of an answer, at most.
+    /// Maximum tokens of an answer.
     pub answer: usize,
-    /// Answers of a prompt that come one after the other, at least: they share its keys and values.
+    /// Minimum number of consecutive answers to one prompt, which share its keys and values.
     pub together: usize,
 }
 
 impl Memory {
-    /// For a model of this shape; micro-batches have at most `micro` tokens or one sequence.
+    /// Returns the memory for a model; micro-batches have at most `micro` tokens or one sequence.
     pub fn of(shape: &Shape, setup: &Setup, sampled: Sampled, micro: usize, recompute: bool) -> Self {
         let Sampled { rows, answer, together } = sampled;
         let arena = Arena::new(shape);
@@ -58,21 +58,21 @@ impl Memory {
         let tokens = micro.max(setup.longest);
         let logits = head::AT_ONCE.min(tokens.saturating_mul(shape.vocabulary));
         let copies = 1 + usize::from(setup.reference && adapters == 0);
-        // As `Kept` has them, and what a backward pass holds beside them for one block.
+        // As in `KeptBlock`, and what a backward pass needs besides for one block.
         let apart = 2 * shape.hidden * usize::from(is_apart(shape));
         let inside = match shape.variant.experts {
-            // What comes out of each expert that a token goes through is kept, too.
+            // The output of each expert that a token goes through is also kept.
             Some(e) => e.active * (3 * e.intermediate + 2 * shape.hidden + 2) + e.count + shape.hidden,
             None => 3 * shape.intermediate,
         };
         let block = 4 * shape.hidden + apart + arena.qkv_width() + q + inside;
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
         let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + inside;
-        // Each answer its own tokens, all of a prompt the prompt's; and one more prompt for each thread, the one that goes on.
+        // Each answer has its own tokens; a prompt's are shared. One more prompt per thread may continue.
         let prompt = setup.longest.saturating_sub(answer);
         let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);
         let caches = rows.saturating_mul(cache(answer)).saturating_add(prompts.saturating_mul(cache(prompt)));
-        // A token of each answer goes through a block at once; and as many prompts as there are threads.
+        // One token of each answer goes through a block at once, and as many prompts as there are threads.
         let tokens_at_once = rows.saturating_mul(scratch + shape.vocabulary);
         let read = setup.threads.saturating_mul(prompt).saturating_mul(block + scratch);
         let laid = arena.len * (bytes(setup.precision) + 4 * usize::from(adapters > 0));
@@ -80,7 +80,7 @@ impl Memory {
             trained,
             weights: 4 * (copies * arena.len + adapters),
             optimizer: 4 * trained * (slices + 2),
-            // Adapters are merged into a copy before that is laid out.
+            // Adapters are merged into a copy, which is then packed.
             rollouts: (4 * shape.layers)
                 .saturating_mul(caches)
                 .saturating_add(laid)
@@ -94,19 +94,19 @@ impl Memory {
         }
     }
 
-    /// The same with a second copy of the model: weights, moments, and the weights as passes read them. Gradients and
-    /// activations are the copy's alone.
+    /// Adds a second copy of the model: weights, moments and packed weights. Gradients and
+    /// activations belong to the copy alone.
     pub fn with_learner(self, precision: Precision) -> Self {
         let laid = self.saving / 4 * bytes(precision) + if self.adapters() { self.saving } else { 0 };
         Self { learner: self.weights + 2 * 4 * self.trained + laid, ..self }
     }
 
-    /// Whether adapters are trained: then fewer numbers than the weights are.
+    /// Returns whether adapters are trained: then there are fewer parameters than weights.
     fn adapters(&self) -> bool {
         4 * self.trained < self.saving
     }
 
-    /// All of it.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> usize {
         [self.weights, self.optimizer, self.rollouts, self.activations, self.saving, self.learner]
             .into_iter()

@@ -1,5 +1,5 @@
-//! Weights laid out for products: what is multiplied with the tokens of every answer. In bf16 what they are multiplied
-//! with is rounded here, once for all panels.
+//! Weights packed for products with the tokens of every answer. In bf16, the other side is
+//! rounded here, once for all panels.
 
 use std::cell::Cell;
 
@@ -18,14 +18,14 @@ use super::unit::Pair;
 /// A model's weights in panels, adapters merged.
 #[derive(Default)]
 pub struct PackedWeights {
-    /// Those of each block, in the order of [`BlockMatrix`].
+    /// Matrices of each block, in the order of [`BlockMatrix`].
     blocks: Vec<[PackedMatrix; 4]>,
     pub head: PackedMatrix,
 }
 
 impl PackedWeights {
-    /// Lays them out, in the room of some that are not needed any more: fresh pages are dear where there are
-    /// gigabytes of them in each step.
+    /// Packs the weights, reusing the memory of `old`: fresh pages are expensive for gigabytes in
+    /// each step.
     pub fn of(
         arithmetic: Arithmetic,
         arena: &Arena,
@@ -51,7 +51,7 @@ impl PackedWeights {
         laid
     }
 
-    /// A matrix of a block.
+    /// Returns the matrix of a block.
     pub fn of_block(&self, layer: usize, matrix: BlockMatrix) -> &PackedMatrix {
         &self.blocks[layer][matrix as usize]
     }
@@ -61,7 +61,7 @@ impl PackedWeights {
 #[derive(Clone, Debug)]
 pub enum PackedMatrix {
     Single(Panels<f32>),
-    /// Of bf16, and the instruction that multiplies it.
+    /// In bf16, with the instruction that multiplies it, if there is one.
     Bf16(Panels<Pair>, Option<Avx512Bf16>),
 }
 
@@ -72,7 +72,7 @@ impl Default for PackedMatrix {
 }
 
 impl PackedMatrix {
-    /// Takes in a matrix whose rows lie one after the other.
+    /// Packs a matrix with contiguous rows.
     pub fn pack(&mut self, arithmetic: Arithmetic, weights: &[f32], outputs: usize, inputs: usize) {
         match (arithmetic, &mut *self) {
             (Arithmetic::Single, Self::Single(panels)) => panels.pack(weights, outputs, inputs),
@@ -88,7 +88,7 @@ impl PackedMatrix {
         }
     }
 
-    /// `y = x Wᵀ`, or `y += x Wᵀ` with `add`. `x` is `[N, inputs]`, `y` `[N, outputs]`.
+    /// Computes `y = x Wᵀ`, or `y += x Wᵀ` with `add`. `x` is `[N, inputs]`, `y` `[N, outputs]`.
     pub fn product(&self, x: &[f32], y: &mut [f32], add: bool) {
         match self {
             Self::Single(panels) => panels.product(None, x, y, add),
@@ -98,12 +98,12 @@ impl PackedMatrix {
         }
     }
 
-    /// The same for few rows: where there are several threads they share its panels.
+    /// Like `product`, for few rows: several threads share its panels.
     pub fn by(&self, threads: usize, x: &[f32], y: &mut [f32], add: bool, rooms: &mut Vec<Vec<f32>>) {
         if threads == 1 { self.product(x, y, add) } else { self.shared(x, y, add, threads, rooms) }
     }
 
-    /// The same, its rows spread over `threads`.
+    /// Like `product`, with rows spread over `threads`.
     pub fn spread(&self, x: &[f32], y: &mut [f32], add: bool, threads: usize) {
         let (outputs, inputs) = match self {
             Self::Single(panels) => (panels.outputs, panels.inputs),
@@ -117,7 +117,7 @@ impl PackedMatrix {
         parts.for_each(|(y, x)| self.product(x, y, add));
     }
 
-    /// The same, its panels spread over `threads`, each with room of its own.
+    /// Like `product`, with panels spread over `threads`, each with its own buffer.
     fn shared(&self, x: &[f32], y: &mut [f32], add: bool, threads: usize, rooms: &mut Vec<Vec<f32>>) {
         match self {
             Self::Single(panels) => panels.shared(None, x, y, add, threads, rooms),
@@ -132,7 +132,7 @@ thread_local! {
     static PAIRS: Cell<Vec<Pair>> = const { Cell::new(Vec::new()) };
 }
 
-/// Rows of so many numbers, rounded.
+/// Runs on rows of `inputs` numbers, rounded to bf16.
 fn in_pairs(x: &[f32], inputs: usize, run: impl FnOnce(&[Pair])) {
     let mut pairs = PAIRS.take();
     let (rows, inner) = (x.len() / inputs.max(1), inputs.div_ceil(2));
@@ -151,10 +151,10 @@ mod tests {
     use super::*;
     use crate::cpu::gemm::{Mat, tests::arithmetics, tests::numbers};
 
-    /// `gemm.rs` is held against the plain sums.
+    /// `gemm.rs` is tested against plain sums.
     #[test]
     fn a_product_is_that_of_matrices_that_were_not_laid_out() {
-        // The last ones have more than one run, and an odd number of inputs.
+        // The last ones have more than one run and an odd number of inputs.
         let sizes =
             [(1, 1, 1), (5, 7, 3), (7, 64, 16), (13, 130, 33), (32, 65, 64), (1, 300, 1030), (8, 70, 1031)];
         for (arithmetic, (rows, outputs, inputs)) in
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn neither_rows_nor_threads_change_a_bit() {
-        // The second is of more panels than one row has streams, and of more than one run.
+        // The second has more panels than one row has streams, and more than one run.
         let sizes = [(150, 50), (330, 600), (330, 1201)];
         for (arithmetic, (outputs, inputs)) in
             arithmetics().into_iter().flat_map(|a| sizes.map(|sizes| (a, sizes)))

@@ -1,10 +1,10 @@
-//! A matrix of weights, laid out for products.
+//! A matrix of weights, packed for products.
 //!
-//! A general product lays out one of its sides anew in each call, which is most of the work where there are
-//! few rows. Here the weights lie in panels that were made once: some outputs side by side, an input after
-//! the other, so that a panel is read from its start to its end by the widest vectors there are.
+//! A general product packs one of its sides in each call, which is most of the work with few
+//! rows. These panels are packed once: some adjacent outputs, one input after the other, so
+//! that a panel is read from start to end by the widest vectors.
 //!
-//! The tiles are those of every [`gemm`](super::gemm), to the same last bit.
+//! The tiles are those of [`gemm`](super::gemm), with the same bits.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -19,24 +19,24 @@ use super::unit::{LINE, Multiply, Unit};
 /// Panels that one row is multiplied with at a time.
 const STREAMS: usize = 4;
 
-/// The panels of a matrix, of some kind of element.
+/// The panels of a matrix, for one kind of element.
 #[derive(Clone, Debug, Default)]
 pub struct Panels<E> {
     elements: Vec<E>,
-    /// Where the first panel begins: at a line of the cache.
+    /// Start of the first panel, at a cache line.
     start: usize,
-    /// Numbers that come out.
+    /// Size of the output.
     pub outputs: usize,
-    /// Numbers that go in.
+    /// Size of the input.
     pub inputs: usize,
-    /// Elements of these.
+    /// Elements of an input.
     inner: usize,
     /// Outputs of a panel.
     width: usize,
 }
 
 impl<E: Element> Panels<E> {
-    /// Takes in a matrix whose rows lie one after the other.
+    /// Packs a matrix with contiguous rows.
     pub fn pack(&mut self, weights: &[f32], outputs: usize, inputs: usize) {
         let (width, inner) = (wide_op(Width), inputs.div_ceil(E::NUMBERS));
         let panels = outputs.div_ceil(width);
@@ -53,13 +53,13 @@ impl<E: Element> Panels<E> {
             (start, outputs, inputs, inner, width);
     }
 
-    /// `y = x Wᵀ`, or `y += x Wᵀ` with `add`. `x` is `[N, inner]`, `y` `[N, outputs]`.
+    /// Computes `y = x Wᵀ`, or `y += x Wᵀ` with `add`. `x` is `[N, inner]`, `y` `[N, outputs]`.
     pub fn product(&self, instruction: Option<Avx512Bf16>, x: &[E], y: &mut [f32], add: bool) {
         let which = 0..self.outputs.div_ceil(self.width);
         E::run(Product { panels: self, which, x, y, stride: self.outputs, add }, instruction);
     }
 
-    /// The same, the panels spread over `threads`, each with room of its own.
+    /// Like `product`, with panels spread over `threads`, each with its own buffer.
     pub fn shared(
         &self,
         instruction: Option<Avx512Bf16>,
@@ -78,7 +78,7 @@ impl<E: Element> Panels<E> {
         let span = |part: usize| part * each..panels.min((part + 1) * each);
         let rows = x.len() / self.inner.max(1);
         if rows == 1 {
-            // Each has its part of the row in place.
+            // Each part writes its share of the row in place.
             let parts = y.par_chunks_mut(each * self.width).enumerate();
             return parts.for_each(|(part, y)| {
                 let stride = y.len();
@@ -116,7 +116,7 @@ impl<E: Element> Panels<E> {
     }
 }
 
-/// Outputs of a panel on this machine: as many as there are registers for the sums of [`ROWS`] rows.
+/// Outputs of a panel on this machine: as many as registers can hold sums for with [`ROWS`] rows.
 struct Width;
 
 impl WithSimd for Width {
@@ -128,7 +128,7 @@ impl WithSimd for Width {
     }
 }
 
-/// A product with some panels. `y` has their outputs alone, `stride` a row.
+/// A product with some panels. `y` has only their outputs, `stride` per row.
 struct Product<'a, E> {
     panels: &'a Panels<E>,
     which: std::ops::Range<usize>,
@@ -171,8 +171,8 @@ impl<E: Element> Multiply for Product<'_, E> {
 }
 
 impl<E: Element> Product<'_, E> {
-    /// One row is made as fast as the weights come from memory. They come in [`STREAMS`], more of them under way than
-    /// one alone would have. The sums are those of a [`Tile`].
+    /// One row is limited by the speed of reading weights from memory. [`STREAMS`] panels are read
+    /// at once, which keeps more reads in flight than one. The sums are those of a [`Tile`].
     #[inline(always)]
     fn one_row<S: Simd, U: Unit<S, Element = E>, const V: usize>(mut self, simd: S, unit: U) {
         let mut number = self.which.start;
@@ -197,7 +197,7 @@ impl<E: Element> Product<'_, E> {
         for (n, panel) in panels.iter_mut().enumerate() {
             *panel = self.panels.panel(number + n);
         }
-        // Columns of a panel that count, where they lie in the row, and how many they are.
+        // The used columns of a panel: where they are in the row, and their number.
         let (first, outputs) = (self.which.start, self.panels.outputs);
         let place = |n: usize, v: usize| {
             let from = (number + n) * width + v * S::F32_LANES;

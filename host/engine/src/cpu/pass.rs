@@ -1,7 +1,7 @@
-//! A pass over prompts and answers: embeddings, blocks, head; forward alone to score, or forward and backward to
-//! learn. They are packed one after the other, without padding, and a prompt is read once for all answers to it
-//! that follow each other: in groups of sixteen that is most of the tokens where prompts are long (as Prefix
-//! Grouper has it, Liu et al. 2025, arXiv 2506.05433).
+//! A pass over prompts and answers: embeddings, blocks, head; forward to score, or forward and
+//! backward to learn. Sequences are packed without padding. Consecutive answers to one prompt
+//! share a single read of it. With groups of sixteen and long prompts, that saves most of the
+//! tokens (Prefix Grouper, Liu et al. 2025, arXiv 2506.05433).
 
 use super::attention::Span;
 use super::block::{Block, KeptBlock, RopeTable, Scratch};
@@ -11,23 +11,23 @@ use super::weights::{Gradients, Weights, sized};
 use crate::SamplingMask;
 use crate::core::{Sequence, TokenGradients, TokenStatistics};
 
-/// How a pass computes.
+/// Settings of a pass.
 #[derive(Clone, Copy)]
 pub struct PassContext<'a> {
-    /// The model's numbers.
+    /// The model's weights.
     pub weights: Weights<'a>,
     /// Cosines and sines for every position.
     pub rope: &'a RopeTable,
-    /// What logits are divided by.
+    /// Divisor of the logits.
     pub temperature: f32,
-    /// Whether a block's forward pass is made again in the backward pass, and not kept: less memory
-    /// for a third more work.
+    /// Whether a block's forward pass is recomputed in the backward pass instead of kept: less
+    /// memory for a third more work.
     pub recompute: bool,
     /// Threads of each matrix product.
     pub threads: usize,
 }
 
-/// Room for a pass, kept from one to the next.
+/// Buffers of a pass, kept from one to the next.
 #[derive(Default)]
 pub struct Pass {
     kept: Vec<KeptBlock>,
@@ -35,7 +35,7 @@ pub struct Pass {
     scratch: Scratch,
     x: Vec<f32>,
     dx: Vec<f32>,
-    /// The rows that foretell an answer's token, before and after the final norm, `[R, D]`.
+    /// The rows that predict an answer's token, before and after the final norm, `[R, D]`.
     last: Vec<f32>,
     normed: Vec<f32>,
     scales: Vec<f32>,
@@ -45,7 +45,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// What the model thinks of each answer's tokens.
+    /// Returns statistics of each answer's tokens.
     pub fn score(&mut self, how: PassContext<'_>, sequences: &[Sequence<'_>]) -> Vec<Vec<TokenStatistics>> {
         let packed = Packed::of(sequences);
         self.forward(how, &packed, false);
@@ -54,8 +54,8 @@ impl Pass {
         packed.counts.iter().map(|n| all.by_ref().take(*n).collect()).collect()
     }
 
-    /// The same, and then the backward pass: `loss` is given each sequence's number and what the model
-    /// thinks of its answer, and answers with the gradient of the loss by that.
+    /// Runs the forward and backward passes. `loss` receives each sequence's index and the
+    /// statistics of its answer, and returns the gradient by them.
     pub fn learn(
         &mut self,
         how: PassContext<'_>,
@@ -139,17 +139,17 @@ impl Pass {
     }
 }
 
-/// A batch as it lies in its rows.
+/// The rows of a packed batch.
 struct Packed<'a> {
     spans: Vec<Span>,
     /// The token of each row.
     tokens: Vec<u32>,
-    /// The rows that foretell each answer's tokens, and those tokens; an answer after the other.
+    /// The rows that predict the answers' tokens, and these tokens, one answer after the other.
     foretell: Vec<usize>,
     targets: Vec<u32>,
-    /// How many each answer has.
+    /// Number of tokens of each answer.
     counts: Vec<usize>,
-    /// What each target was drawn from; none where that is the whole vocabulary for all.
+    /// Tokens that each target was drawn from; empty if all were drawn from the whole vocabulary.
     masks: Vec<&'a [u32]>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Packed<'a> {
                 tokens.extend_from_slice(&sequence.tokens[..sequence.prompt]);
                 spans.push(Span { prompt: 0..0, own: prompt.clone() });
             }
-            // The last token is only foretold.
+            // The last token is only predicted.
             let Some(read) = sequence.answer().checked_sub(1) else { continue };
             let own = tokens.len()..tokens.len() + read;
             tokens.extend_from_slice(&sequence.tokens[sequence.prompt..sequence.read()]);
@@ -173,7 +173,7 @@ impl<'a> Packed<'a> {
         }
         let targets = sequences.iter().flat_map(|s| &s.tokens[s.prompt..]).copied().collect();
         let counts = sequences.iter().map(Sequence::answer).collect();
-        // All have one or none has, as an update cuts them.
+        // All sequences have a mask or none has, because an update splits them so.
         let masks = sequences.iter().filter_map(|s| s.mask).flat_map(SamplingMask::rows).collect();
         Self { spans, tokens, foretell, targets, counts, masks }
     }

@@ -1,5 +1,4 @@
-//! What a checkpoint keeps of a model beside its weights: the optimizer's moments and the adapters. And
-//! the weights themselves, as others should see them.
+//! The training state in a checkpoint: the optimizer's moments and the adapters. Also the exported weights.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -13,13 +12,13 @@ use crate::model::{Checkpoint, ModelError, Precision, safetensors};
 use crate::optimizer::Moments;
 
 const OPTIMIZER: &str = "optimizer.safetensors";
-/// As PEFT lays them out.
+/// In PEFT's layout.
 const ADAPTER: &str = "adapter";
 const ADAPTERS: &str = "adapter/adapter_model.safetensors";
 const ADAPTER_CONFIG: &str = "adapter/adapter_config.json";
 
 impl Cpu {
-    /// The weights, adapters merged.
+    /// Returns the weights with adapters merged.
     pub(super) fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
         let merged = self.merged();
         let mut weights = BTreeMap::new();
@@ -29,14 +28,14 @@ impl Cpu {
         Ok(Checkpoint { shape: self.arena.shape.clone(), weights })
     }
 
-    /// Writes moments and adapters into a folder; weights are not among them.
+    /// Writes moments and adapters into a folder, without the weights.
     pub(super) fn save_training(&self, folder: &Path) -> Result<(), ModelError> {
         write_moments(folder, &self.moments)?;
         self.adapters.as_ref().map_or(Ok(()), |(adapters, numbers)| write_adapters(folder, adapters, numbers))
     }
 
-    /// Takes up training where a checkpoint left it: its weights, or its adapters where they are what is
-    /// trained, and the moments after this many steps of the optimizer.
+    /// Resumes training from a checkpoint: its adapters if they are trained, else its weights, and
+    /// the moments after `steps` optimizer steps.
     pub(super) fn load_training(
         &mut self,
         folder: &Path,
@@ -60,7 +59,7 @@ impl Cpu {
     }
 }
 
-/// Writes adapters as PEFT lays them out.
+/// Writes adapters in PEFT's layout.
 pub(crate) fn write_adapters(folder: &Path, adapters: &Adapters, numbers: &[f32]) -> Result<(), ModelError> {
     let mut all = HashMap::new();
     for (name, shape, numbers) in adapters.tensors(numbers) {
@@ -74,7 +73,7 @@ pub(crate) fn write_adapters(folder: &Path, adapters: &Adapters, numbers: &[f32]
     std::fs::write(&config, text).map_err(|e| ModelError::write(&config, &e))
 }
 
-/// Reads them back, in their layout.
+/// Reads adapters in their layout.
 pub(crate) fn read_adapters(folder: &Path, adapters: &Adapters) -> Result<Vec<f32>, ModelError> {
     let mut stored = read(&folder.join(ADAPTERS))?;
     let mut all = Vec::with_capacity(adapters.len());
@@ -89,15 +88,15 @@ pub(crate) fn read_adapters(folder: &Path, adapters: &Adapters) -> Result<Vec<f3
     Ok(all)
 }
 
-/// Writes moments as every core keeps them: in the layout of what is trained, so that a run may be taken
-/// up again by another core.
+/// Writes moments in the format of all cores: the layout of the trained parameters. A run may
+/// continue on another core.
 pub(crate) fn write_moments(folder: &Path, moments: &Moments) -> Result<(), ModelError> {
     let path = folder.join(OPTIMIZER);
     let failed = |e: std::io::Error| ModelError::write(&path, &e);
     let all = [("means", &moments.means), ("squares", &moments.squares)];
     let head =
         safetensors::head(None, Precision::F32, all.map(|(name, numbers)| (name, vec![numbers.len()])));
-    // In the safetensors format, straight from where they are: a copy would be twice the model.
+    // In the safetensors format, directly from their place: a copy would be twice the model.
     let mut file = BufWriter::with_capacity(1 << 16, File::create(&path).map_err(failed)?);
     file.write_all(&head).map_err(failed)?;
     for number in all.into_iter().flat_map(|(_, numbers)| numbers) {
@@ -106,7 +105,7 @@ pub(crate) fn write_moments(folder: &Path, moments: &Moments) -> Result<(), Mode
     file.flush().map_err(failed)
 }
 
-/// Reads them back, after this many steps; `trained` is how many numbers are trained.
+/// Reads moments after this many steps; `trained` is the number of trained parameters.
 pub(crate) fn read_moments(folder: &Path, steps: u32, trained: usize) -> Result<Moments, ModelError> {
     let mut stored = read(&folder.join(OPTIMIZER))?;
     let moments =

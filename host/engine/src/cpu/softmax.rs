@@ -1,20 +1,20 @@
-//! Softmax over scores, some rows side by side: each is a long chain of steps that wait for each other, and short rows
-//! have nothing else to wait with.
+//! Softmax over scores, for several rows at once. Each row is a long chain of dependent steps;
+//! short rows leave the processor idle otherwise.
 
 use super::kernels::{exp, halved, larger, total};
 use super::tile::ROWS;
 use super::unit::LINE;
 
-/// The scores of a row that count: from one on, up to another that does not.
+/// The range of a row's scores that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub from: usize,
-    /// Behind the last.
+    /// One past the last.
     pub to: usize,
 }
 
 impl Seen {
-    /// Of a line: how many don't count before the first that does, and how many do.
+    /// Returns how many scores of a line come before the first that counts, and how many count.
     #[inline(always)]
     fn of_line(self, line: usize) -> (u32, u32) {
         let first = line * LINE;
@@ -23,9 +23,9 @@ impl Seen {
     }
 }
 
-/// Turns the scores of each of some rows that count, times `scale`, into weights that sum to 1, and gives the
-/// logarithms of the sums of their exponentials. Rows are `stride` apart. `scale` is above zero. What does not count
-/// becomes 0, as far as the longest row's last line goes.
+/// Turns the scores that count, times `scale` (above zero), into weights that sum to 1, for
+/// rows `stride` apart. Returns the logarithms of the sums of their exponentials. Other scores
+/// become 0, up to the longest row's last cache line.
 #[inline(always)]
 pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N], scale: f32) -> [f32; N] {
     let lines = seen.iter().map(|seen| seen.to).max().map_or(0, |len| len.div_ceil(LINE));
@@ -40,7 +40,7 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N
             }
         }
     }
-    // Loops, for `map` becomes a call where there are several.
+    // Loops, because `map` becomes a call if there are several.
     let mut top = [0.0; N];
     for (top, tops) in top.iter_mut().zip(tops) {
         *top = halved(tops, larger) * scale;
@@ -82,7 +82,7 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N
     logs
 }
 
-/// The same for as many rows as are told of, at most [`ROWS`]; `logs` gets the logarithms.
+/// Like [`softmax`], for as many rows as `seen` has, at most [`ROWS`]; writes the logarithms to `logs`.
 #[inline(always)]
 pub fn softmaxes(scores: &mut [f32], stride: usize, seen: &[Seen], scale: f32, logs: &mut [f32; ROWS]) {
     match *seen {
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn rows_side_by_side_are_the_plain_ones_each() {
         const STRIDE: usize = 48;
-        // What is behind a row's last score is anything.
+        // Scores past a row's last are arbitrary.
         let scores: Vec<f32> = (0..ROWS * STRIDE).map(|i| (i as f32 * 0.7).sin() * 9.0).collect();
         for (first, window) in
             [1, 11, 16, 27, 40].into_iter().flat_map(|first| [1, 3, 17, 100].map(|w| (first, w)))

@@ -1,27 +1,26 @@
-//! A tile of a matrix product: some rows of the left side by a panel of the right one, some columns side by side,
-//! an inner index after the other, so that a tile's sums stay in registers and the panel is read by the widest
-//! vectors there are.
+//! A tile of a matrix product: some rows of the left side by a panel of the right side. A panel
+//! has some adjacent columns, one inner index after the other. A tile's sums stay in registers,
+//! and the panel is read by the widest vectors.
 //!
-//! Each number is a chain of fused multiplies and adds from zero, in the order of the inner indices: the same to
-//! the last bit whichever other rows and columns there are. What is multiplied are [`Element`]s: numbers, or pairs of
-//! neighbours in bf16.
+//! Each result is a chain of fused multiply-adds from zero, in the order of the inner indices. Its bits
+//! do not depend on other rows and columns. The operands are [`Element`]s: numbers, or pairs in bf16.
 
 use pulp::Simd;
 
 use super::element::Element;
 use super::unit::{LINE, Multiply, Single, Unit};
 
-/// The most rows of a tile.
+/// Maximum number of rows of a tile.
 pub const ROWS: usize = 6;
-/// The most columns that a tile has.
+/// Maximum number of columns of a tile.
 pub const WIDEST: usize = 64;
 
 /// The left side of a tile.
 #[derive(Clone, Copy)]
 pub enum Side<'a, E = f32> {
-    /// Rows as they lie, so far apart.
+    /// Rows in place, with their distance.
     Rows(&'a [E], usize),
-    /// An inner index after the other, so far apart.
+    /// Transposed: one inner index after the other, with their distance.
     Turned(&'a [E], usize),
 }
 
@@ -30,18 +29,18 @@ pub enum Side<'a, E = f32> {
 pub struct Tile<'a, E = f32> {
     /// The rows.
     pub side: Side<'a, E>,
-    /// How many they are, at most [`ROWS`].
+    /// Number of rows, at most [`ROWS`].
     pub taken: usize,
-    /// Inner indices.
+    /// Number of inner indices.
     pub inner: usize,
-    /// The panel, `[inner, width]`, and its width. Whole vectors are read, so that it goes on behind the last
-    /// column that counts, up to a line.
+    /// The panel, `[inner, width]`, and its width. Whole vectors are read, so the panel must extend
+    /// past the last used column, up to a cache line.
     pub panel: (&'a [E], usize),
-    /// Columns that count: no more than [`columns`].
+    /// Number of used columns, at most [`columns`].
     pub used: usize,
-    /// From a row of the result to the next.
+    /// Distance between rows of the result.
     pub stride: usize,
-    /// Whether sums are added to what is there.
+    /// Whether sums are added to the result.
     pub add: bool,
 }
 
@@ -52,7 +51,7 @@ impl Tile<'_> {
         self.run_by(simd, Single, y);
     }
 
-    /// The same for a panel with more columns than a tile has.
+    /// Multiplies with a panel that has more columns than a tile.
     #[inline(always)]
     pub fn wide<S: Simd>(self, simd: S, y: &mut [f32]) {
         let (panel, width) = self.panel;
@@ -64,7 +63,7 @@ impl Tile<'_> {
 }
 
 impl<E: Element> Tile<'_, E> {
-    /// Multiplies elements of any kind. It is a call of its own: made anew in each place that wants one, its loops for
+    /// Multiplies elements of any kind. It is a separate call: inlined everywhere, its loops for
     /// every number of rows and columns would be most of this crate.
     #[inline(always)]
     pub fn run_by<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U, y: &mut [f32]) {
@@ -112,7 +111,7 @@ impl<E: Element> Tile<'_, E> {
             let line = U::vectors(&line[..V * S::F32_LANES]);
             std::array::from_fn::<U::Vector, V, _>(|v| line[v])
         });
-        // Sums of each side's own, or they would be written to memory at every step.
+        // Separate sums for each side; otherwise they would be written to memory at every step.
         let sums = match self.side {
             Side::Rows(a, stride) => {
                 let rows: [&[E]; R] = std::array::from_fn(|r| &a[r * stride..][..self.inner]);
@@ -162,7 +161,7 @@ impl<E: Element> Tile<'_, E> {
     }
 }
 
-/// A tile on its way.
+/// A tile to compute.
 struct Run<'r, 'a, E> {
     tile: &'r Tile<'a, E>,
     y: &'r mut [f32],
@@ -177,13 +176,14 @@ impl<E: Element> Multiply for Run<'_, '_, E> {
     }
 }
 
-/// The most columns of a tile on this machine: with [`ROWS`] rows 24 sums of 32 registers, or 12 of 16.
+/// Returns the maximum columns of a tile on this machine: with [`ROWS`] rows 24 sums of 32
+/// registers, or 12 of 16.
 #[inline(always)]
 pub fn columns<S: Simd>() -> usize {
     S::F32_LANES * if S::REGISTER_COUNT >= 32 { 4 } else { 2 }
 }
 
-/// The first element that begins a line of the cache.
+/// Returns the index of the first element at the start of a cache line.
 pub fn start<E>(elements: &[E]) -> usize {
     elements.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE)
 }

@@ -1,8 +1,8 @@
-//! How a product's vectors are multiplied: its loops are written once ([`Multiply`]), for any elements and any [`Unit`].
+//! Vector multiplication: loops are written once ([`Multiply`]), for any elements and any [`Unit`].
 
 use pulp::{Simd, WithSimd};
 
-/// Numbers of a cache line. A panel's width is a multiple of it.
+/// Numbers in a cache line. A panel's width is a multiple of it.
 pub const LINE: usize = 16;
 
 /// Two numbers in bf16.
@@ -12,26 +12,26 @@ pub type Pair = u32;
 pub trait Multiply {
     type Element;
 
-    /// Runs it. Always inlined, or it is not compiled for the vectors that it is run with.
+    /// Runs the loop. Must be inlined, or it is not compiled for its vectors.
     fn with<S: Simd, U: Unit<S, Element = Self::Element>>(self, simd: S, unit: U);
 }
 
-/// What multiplies vectors of elements.
+/// Multiplies vectors of elements.
 pub trait Unit<S: Simd>: Copy {
     type Element;
-    /// As many of them as there are sums in a vector.
+    /// A vector with as many elements as a vector of sums.
     type Vector: Copy;
 
-    /// Elements as vectors.
+    /// Returns elements as vectors.
     fn vectors(elements: &[Self::Element]) -> &[Self::Vector];
 
-    /// The same element everywhere.
+    /// Returns a vector of one repeated element.
     fn splat(self, simd: S, element: Self::Element) -> Self::Vector;
 
     /// Adds products to sums.
     fn multiply_add(self, simd: S, a: Self::Vector, b: Self::Vector, sum: S::f32s) -> S::f32s;
 
-    /// Runs a loop as a call of its own.
+    /// Runs a loop as a separate call.
     fn call<O: Multiply<Element = Self::Element>>(self, simd: S, op: O);
 }
 

@@ -1,5 +1,5 @@
-//! A model's weights as a pass reads them, with the two products that every part of a block is made of, and the gradients
-//! of what is trained.
+//! A model's weights as a pass reads them, with the two products used in every part of a block,
+//! and the gradients of trained parameters.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use super::gemm::Mat;
 use super::lora::Adapters;
 use super::packed::PackedWeights;
 
-/// The numbers that a model computes with.
+/// The weights that a model computes with.
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
     pub arena: &'a Arena,
     pub base: &'a [f32],
-    /// Adapters beside them, if any.
+    /// Adapters beside the weights, if any.
     pub adapters: Option<(&'a Adapters, &'a [f32])>,
-    /// The same numbers laid out for products, adapters merged: none of a reference's, which are used too seldom.
+    /// The weights packed for products, adapters merged; `None` for a reference, which is used too rarely.
     pub laid: Option<&'a PackedWeights>,
     pub arithmetic: Arithmetic,
 }
 
-/// Gradients of what is trained: of all weights, or of the adapters alone.
+/// Gradients of trained parameters: of all weights, or only of adapters.
 pub enum Gradients<'a> {
     /// In the layout of the weights.
     Full(&'a mut [f32]),
@@ -31,22 +31,22 @@ pub enum Gradients<'a> {
 }
 
 impl Weights<'_> {
-    /// The heads of the model.
+    /// Returns the model's heads.
     pub fn heads(&self) -> Heads {
         Heads::of(&self.arena.shape)
     }
 
-    /// The same as they are in a layer, which may have a window.
+    /// Returns the heads in a layer, which may have a window.
     pub fn heads_in(&self, layer: usize) -> Heads {
         Heads { window: self.arena.shape.window(layer), ..self.heads() }
     }
 
-    /// The same numbers laid out for products, in the room of some that are not needed any more.
+    /// Packs the weights for products, reusing the memory of `old`.
     pub fn pack(self, old: Option<PackedWeights>) -> PackedWeights {
         PackedWeights::of(self.arithmetic, self.arena, self.base, self.adapters, old)
     }
 
-    /// `y = x Wᵀ + b`, adapters included; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
+    /// Computes `y = x Wᵀ + b` with adapters; `y += …` with `add`. `x` is `[N, cols]`, `y` `[N, rows]`.
     pub fn linear(
         &self,
         layer: usize,
@@ -72,7 +72,7 @@ impl Weights<'_> {
         }
     }
 
-    /// The backward pass of [`linear`](Self::linear): `dx`, and gradients of what is trained.
+    /// The backward pass of [`linear`](Self::linear): computes `dx` and adds to the gradients.
     pub fn linear_back(
         &self,
         gradients: &mut Gradients<'_>,
@@ -106,7 +106,7 @@ impl Weights<'_> {
 }
 
 impl Gradients<'_> {
-    /// The gradient of a weight, if that is trained.
+    /// Returns the gradient of a weight, if it is trained.
     pub fn of(&mut self, place: &Range<usize>) -> Option<&mut [f32]> {
         match self {
             Self::Full(all) => Some(&mut all[place.clone()]),
@@ -115,7 +115,7 @@ impl Gradients<'_> {
     }
 }
 
-/// A buffer of this many numbers, whatever they are. What it once had room for it keeps.
+/// Resizes a buffer and returns it, with arbitrary contents. It keeps its capacity.
 pub fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     buffer.resize(len, 0.0);
     buffer

@@ -1,5 +1,5 @@
-//! Checkpoints: a model's weights, read from a folder in Hugging Face layout or from a GGUF file, and
-//! written as such a folder. It knows no tokenizers.
+//! Checkpoints: a model's weights, read from a folder in Hugging Face layout or a GGUF file,
+//! and written as such a folder. Tokenizers are handled elsewhere.
 
 pub use allot_settings::Precision;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{Gguf, ModelError, Shape, SpecialIds, file, safetensors};
 
-/// A model's weights, as variables that can be trained, by their names in the checkpoint.
+/// A model's weights as trainable variables, by their names in the checkpoint.
 #[derive(Debug)]
 pub struct Checkpoint {
     /// The model's shape.
@@ -29,7 +29,7 @@ pub(crate) fn dtype(precision: Precision) -> DType {
     }
 }
 
-/// The largest index of shards, in bytes.
+/// Maximum size of a shard index, in bytes.
 const LARGEST_INDEX: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -38,9 +38,9 @@ struct Index {
 }
 
 impl Checkpoint {
-    /// Loads a folder in Hugging Face layout, or a GGUF file. Weights are turned into float32, whatever
-    /// they are stored as; every tensor that the config asks for must be there in its shape, and no
-    /// other.
+    /// Loads a folder in Hugging Face layout or a GGUF file. Weights are converted to float32.
+    /// Every tensor of the config must exist with its shape; an unknown tensor is an error if its
+    /// name begins with `model.`.
     pub fn load(path: &Path, device: &Device) -> Result<Self, ModelError> {
         if path.is_file() {
             return Gguf::open(path)?.checkpoint(device);
@@ -56,7 +56,7 @@ impl Checkpoint {
         Self::load_as(path, Shape::read(&config)?, device)
     }
 
-    /// Loads a folder for a shape that was read elsewhere.
+    /// Loads a folder with a known shape.
     fn load_as(folder: &Path, shape: Shape, device: &Device) -> Result<Self, ModelError> {
         let places = shape.tensors();
         let (mut weights, mut spare_head) = (BTreeMap::new(), None);
@@ -80,8 +80,8 @@ impl Checkpoint {
                 if name == "lm_head.weight" && shape.tied {
                     spare_head = Some(read(&name)?);
                 } else if name.starts_with("model.") && !name.ends_with(".rotary_emb.inv_freq") {
-                    // Left out, it would make another model of it, and nothing would say so. Frequencies
-                    // were saved by old versions of transformers; they follow from the config.
+                    // Ignoring it would silently load a different model. Old versions of transformers saved
+                    // rotary frequencies; they follow from the config.
                     return Err(ModelError::Unused(name).within(&file));
                 }
             }
@@ -92,7 +92,7 @@ impl Checkpoint {
             }
             return Err(ModelError::Missing(missing.clone()).within(folder));
         }
-        // Some published folders hold a copy of the embedding. transformers 4 drops it whatever is in it.
+        // Some published folders contain a copy of the embedding. transformers 4 drops it unseen.
         if let (Some(spare), Some(embedding)) = (spare_head, weights.get("model.embed_tokens.weight"))
             && !same(&spare, embedding)?
         {
@@ -101,8 +101,8 @@ impl Checkpoint {
         Ok(Self { shape, weights })
     }
 
-    /// Writes `config.json` and `model.safetensors` into a folder that is new or empty, as transformers 4
-    /// and 5 read them. The tokenizer's files are not among them. The same weights give the same bytes.
+    /// Writes `config.json` and `model.safetensors` for transformers 4 and 5 into a new or empty
+    /// folder. Tokenizer files are not written. Equal weights give equal bytes.
     pub fn export(
         &self,
         folder: &Path,
@@ -123,7 +123,7 @@ impl Checkpoint {
         self.write(&folder.join("model.safetensors"), precision)
     }
 
-    /// In the safetensors format.
+    /// Writes the weights in the safetensors format.
     fn write(&self, path: &Path, precision: Precision) -> Result<(), ModelError> {
         let tensors = self.weights.iter().map(|(name, var)| (name.as_str(), var.dims().to_vec()));
         let head = safetensors::head(Some("pt"), precision, tensors);
@@ -140,12 +140,12 @@ impl Checkpoint {
     }
 }
 
-/// A library's error in one line.
+/// Returns the first line of a library's error.
 pub(super) fn first_line(error: &candle_core::Error) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// The safetensors files of a folder: the shards that its index names, or the one file.
+/// Returns the safetensors files of a folder: the shards named by its index, or the single file.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
     let index = folder.join("model.safetensors.index.json");
     if !index.is_file() {
@@ -165,14 +165,14 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
     let mut names: Vec<&String> = map.weight_map.values().collect();
     names.sort_unstable();
     names.dedup();
-    // A name that leads out of the folder is no shard of this model.
+    // A name that leads out of the folder is not a shard of this model.
     if let Some(bad) = names.iter().find(|n| Path::new(n).components().count() != 1) {
         return Err(ModelError::Config { path: index, reason: format!("`{bad}` is no file of this folder") });
     }
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
 }
 
-/// Whether a folder holds such a file.
+/// Returns whether a folder contains a file that matches.
 fn has(folder: &Path, such: impl Fn(&Path) -> bool) -> bool {
     std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| such(&entry.path()))
 }
@@ -181,7 +181,7 @@ fn ends(file: &Path, extension: &str) -> bool {
     file.extension().is_some_and(|own| own == extension)
 }
 
-/// A safetensors file's header, checked against its length.
+/// Parses a safetensors file's header and checks it against the file's length.
 fn opened<'a>(path: &Path, bytes: &'a [u8]) -> Result<SliceSafetensors<'a>, ModelError> {
     if bytes.starts_with(b"version https://git-lfs") {
         return Err(ModelError::Foreign {
@@ -196,7 +196,7 @@ fn opened<'a>(path: &Path, bytes: &'a [u8]) -> Result<SliceSafetensors<'a>, Mode
     })
 }
 
-/// One tensor, in float32.
+/// Returns one tensor, in float32.
 fn tensor(stored: &SliceSafetensors<'_>, name: &str, device: &Device) -> Result<Tensor, ModelError> {
     let kind = stored.get(name)?.dtype();
     match DType::try_from(kind) {
@@ -205,7 +205,7 @@ fn tensor(stored: &SliceSafetensors<'_>, name: &str, device: &Device) -> Result<
     }
 }
 
-/// A head that is not what the config says.
+/// Returns the error of a head that contradicts the config.
 fn head(folder: &Path, said: &str, found: &str) -> ModelError {
     ModelError::Foreign {
         path: folder.join("config.json"),
@@ -214,7 +214,7 @@ fn head(folder: &Path, said: &str, found: &str) -> ModelError {
     }
 }
 
-/// Whether two tensors hold the same numbers.
+/// Returns whether two tensors have equal shapes and numbers.
 fn same(a: &Tensor, b: &Tensor) -> Result<bool, ModelError> {
     if a.dims() != b.dims() {
         return Ok(false);

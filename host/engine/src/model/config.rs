@@ -1,11 +1,11 @@
-//! `config.json` as it is written in files: what all families have, and how a key is refused that nothing here reads.
+//! `config.json` as stored in files: the keys of all families, and the refusal of unknown keys.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Family;
 
-/// `config.json`, the parts that matter.
+/// The parts of `config.json` that matter.
 #[derive(Deserialize)]
 pub(super) struct Config {
     pub vocab_size: usize,
@@ -30,9 +30,9 @@ pub(super) struct Config {
     pub rest: Map<String, Value>,
 }
 
-/// Keys that change nothing about what a model computes when it is trained or sampled from here: who made the file,
-/// tokens, initial weights, dropout (which is nowhere applied), how transformers generates, what other tools keep
-/// there. Those that begin with `_` are transformers' own.
+/// Keys without effect on training and sampling here: the origin of the file, tokens, initial
+/// weights, dropout (never applied), transformers' generation settings, and data of other
+/// tools. Keys that begin with `_` are transformers' own.
 const WITHOUT_EFFECT: [&str; 62] = [
     "architectures",
     "attention_dropout",
@@ -98,7 +98,7 @@ const WITHOUT_EFFECT: [&str; 62] = [
     "use_cache",
 ];
 
-/// Errs with what a config says that nothing here reads: left out of account it would make another model of it.
+/// Returns an error for a key that is not supported: ignoring it would load a different model.
 /// `rest` has the keys that are not fields of [`Config`].
 pub(super) fn known(family: &Family, rest: &Map<String, Value>) -> Result<(), String> {
     let own = |key: &str| family.own.contains(&key);
@@ -141,11 +141,11 @@ pub(super) fn known(family: &Family, rest: &Map<String, Value>) -> Result<(), St
     Ok(())
 }
 
-/// What a `config.json` says, for what only some families have.
+/// Reads the keys of a `config.json` that only some families have.
 pub(super) struct Own<'a>(pub &'a Map<String, Value>);
 
 impl Own<'_> {
-    /// What a key says. Null is nothing.
+    /// Returns a key's value; `None` for null.
     fn value(&self, key: &str) -> Option<&Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }
@@ -182,7 +182,7 @@ impl Own<'_> {
         }
     }
 
-    /// In families that can have a sliding window, but are known here without one.
+    /// Returns an error if sliding-window attention is on, for families supported only without it.
     pub fn no_window(&self) -> Result<(), String> {
         if self.value("use_sliding_window") == Some(&Value::Bool(true)) {
             return Err("it has sliding-window attention, which is not known here".to_owned());

@@ -1,8 +1,7 @@
-//! The decoder in candle's own operations, differentiable: the reference that every faster path is held
-//! against.
+//! The decoder in candle's own differentiable operations: the reference that faster paths are
+//! tested against.
 //!
-//! It computes in the kind of number that its matrices are in. Norms, rope, softmax and logits are
-//! in float32 all the same.
+//! It computes in the number format of its matrices. Norms, rope, softmax and logits are always float32.
 //!
 //! Shapes: B sequences, T tokens, D hidden, H query heads, K key and value heads, E head, V vocabulary.
 
@@ -15,50 +14,50 @@ use super::operations::{
 };
 use super::{Checkpoint, Experts, ModelError, ModelResult, Rope};
 
-/// What a forward pass gives.
+/// The result of a forward pass.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The embeddings, then the residual stream after each block but the last, then the last one
-    /// after the final norm: `[B, T, D]` each.
+    /// The embeddings, the residual stream after each block except the last, then the last block's
+    /// stream after the final norm: `[B, T, D]` each.
     pub hidden: Vec<Tensor>,
-    /// `[B, T, V]`, f32.
+    /// Logits, `[B, T, V]`, f32.
     pub logits: Tensor,
 }
 
-/// A decoder over a checkpoint's weights: what it computes can be differentiated by each of them.
+/// A decoder over a checkpoint's weights. Its results are differentiable by each weight.
 pub struct Decoder<'a> {
     checkpoint: &'a Checkpoint,
     frozen: bool,
     sides: Sides,
 }
 
-/// A projection on its way to attention.
+/// A query, key or value projection.
 pub(crate) struct Projection {
-    /// Heads that it is cut into.
+    /// Number of heads.
     pub heads: usize,
     /// Its matrix, `[heads E, D]`.
     pub weight: Tensor,
-    /// Its bias, `[heads E]`, f32, where the model has one.
+    /// Its bias, `[heads E]`, f32, if the model has one.
     pub bias: Option<Tensor>,
-    /// The weights of the norm of each head, `[E]`, or of all together, `[heads E]`, f32, where the model has one.
+    /// Weights of the norm, f32: `[E]` for each head, `[heads E]` for all together. `None` without a norm.
     pub norm: Option<Tensor>,
     /// That norm's epsilon.
     epsilon: f64,
-    /// Whether it is turned: queries and keys are, but in layers without a rotary embedding.
+    /// Whether it is rotated: true for queries and keys, except in layers without a rotary embedding.
     pub turned: bool,
 }
 
 /// Cosines and sines of the layers' rotary embeddings.
 #[derive(Clone)]
 pub(crate) struct RopeTables {
-    /// Of most layers.
+    /// For most layers.
     pub usual: RopeTable,
-    /// Of those with a window, where it is another.
+    /// For layers with a sliding window, if theirs is different.
     local: Option<RopeTable>,
 }
 
 impl Projection {
-    /// What becomes of the product.
+    /// Returns the steps that turn the product into heads.
     pub fn turn<'a>(&'a self, rope: &'a RopeTable) -> Turn<'a> {
         let first = match (&self.bias, &self.norm) {
             (Some(bias), _) => First::Bias(bias),
@@ -70,23 +69,23 @@ impl Projection {
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder over these weights.
+    /// Returns a decoder over these weights.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
         Self { checkpoint, frozen: false, sides: Sides::Plain }
     }
 
-    /// One over float32 weights that rounds what is multiplied to bf16, and embeddings, and nothing else: as the CPU
-    /// computes where it is asked for bf16.
+    /// Returns a decoder over float32 weights that rounds embeddings and both sides of products to
+    /// bf16, and nothing else. This matches the CPU core in bf16.
     pub fn rounding(checkpoint: &'a Checkpoint) -> Self {
         Self { sides: Sides::Rounded, ..Self::new(checkpoint) }
     }
 
-    /// One whose results can't be differentiated by the weights: nothing of how they were made is kept.
+    /// Returns a decoder whose results cannot be differentiated by the weights; no graph is kept.
     pub(crate) fn frozen(checkpoint: &'a Checkpoint) -> Self {
         Self { frozen: true, ..Self::new(checkpoint) }
     }
 
-    /// One forward pass over whole sequences of one length: tokens `[B, T]`, u32.
+    /// Runs one forward pass over whole sequences of equal length: tokens `[B, T]`, u32.
     pub fn forward(&self, tokens: &Tensor) -> ModelResult<Output> {
         let shape = &self.checkpoint.shape;
         let largest = tokens.flatten_all()?.max(0)?.to_scalar::<u32>()?;
@@ -114,7 +113,7 @@ impl<'a> Decoder<'a> {
         Ok(Output { hidden, logits })
     }
 
-    /// Embeddings of tokens `[B, T]`: `[B, T, D]`.
+    /// Returns the embeddings of tokens `[B, T]`: `[B, T, D]`.
     pub(crate) fn embed(&self, tokens: &Tensor) -> ModelResult<Tensor> {
         let (b, t) = tokens.dims2()?;
         let embedding = self.weight("model.embed_tokens.weight")?;
@@ -124,26 +123,25 @@ impl<'a> Decoder<'a> {
         Ok(times(x_btd, self.checkpoint.shape.variant.embedding)?)
     }
 
-    /// The final norm.
+    /// Applies the final norm.
     pub(crate) fn finish(&self, x_btd: &Tensor) -> ModelResult<Tensor> {
         self.norm(x_btd, "model.norm.weight")
     }
 
-    /// The head's matrix, `[V, D]`.
+    /// Returns the head's matrix, `[V, D]`.
     pub(crate) fn head(&self) -> ModelResult<Tensor> {
         self.weight(self.checkpoint.shape.head_name())
     }
 
-    /// What becomes of a product with the head: scaled and capped, where the model does that.
+    /// Returns the logits from a product with the head: scaled and capped if the model does that.
     pub(crate) fn logits(&self, product: Tensor) -> Result<Tensor> {
         let variant = &self.checkpoint.shape.variant;
         let logits = if variant.logits == 1.0 { product } else { (product / variant.logits)? };
         variant.logit_cap.map_or(Ok(logits.clone()), |cap| capped(&logits, cap))
     }
 
-    /// One block. `look` is given queries `[B, H, T, E]`, and keys and values `[B, K, T, E]`, queries and
-    /// keys rotated; it answers with what each query head makes of the values that it looks at, heads side by
-    /// side, `[B, T, H E]`.
+    /// Runs one block. `look` computes attention: it receives rotated queries `[B, H, T, E]`, rotated keys
+    /// and values `[B, K, T, E]`, and returns the outputs of all query heads side by side, `[B, T, H E]`.
     pub(crate) fn block(
         &self,
         layer: usize,
@@ -157,7 +155,7 @@ impl<'a> Decoder<'a> {
             Some(norm) => self.norm(x, &name(&format!("{norm}.weight"))),
             None => Ok(x.clone()),
         };
-        // What a half gives joins the stream.
+        // Adds the output of half a block to the stream.
         let join = |x_btd: &Tensor, half: Tensor, norm: Option<&str>| {
             Ok::<_, ModelError>((x_btd + times(normed(&half, norm)?, shape.variant.residual)?)?)
         };
@@ -179,8 +177,8 @@ impl<'a> Decoder<'a> {
         join(&x_btd, half, feed_forward.after)
     }
 
-    /// A mixture of experts. Here each token goes through all of them, and what those make of it that it was not
-    /// given to weighs nothing.
+    /// A mixture of experts. Here each token goes through all experts; outputs of experts that the
+    /// router did not choose get weight 0.
     fn mixture(&self, layer: usize, x_btd: &Tensor, experts: Experts) -> ModelResult<Tensor> {
         let name = |part: &str| format!("model.layers.{layer}.mlp.{part}.weight");
         let routes = softmax(
@@ -222,7 +220,7 @@ impl<'a> Decoder<'a> {
         self.linear(&mixed, &format!("model.layers.{layer}.self_attn.o_proj.weight"))
     }
 
-    /// What a block projects its stream by: query, key and value.
+    /// Returns the query, key and value projections of a block.
     pub(crate) fn projections(&self, layer: usize) -> ModelResult<[Projection; 3]> {
         let shape = &self.checkpoint.shape;
         let mut first = 0;
@@ -254,7 +252,7 @@ impl<'a> Decoder<'a> {
         Ok(norm(x, &self.gain(weight)?, self.checkpoint.shape.epsilon)?)
     }
 
-    /// What a norm multiplies by.
+    /// Returns the factors of a norm.
     fn gain(&self, name: &str) -> ModelResult<Tensor> {
         let weight = self.weight(name)?;
         Ok(if self.checkpoint.shape.family.shifted { (weight + 1.0)? } else { weight })
@@ -265,7 +263,7 @@ impl<'a> Decoder<'a> {
         Ok(linear(x, &self.weight(weight)?, self.sides)?)
     }
 
-    /// RopeTables for positions `[B, T]`.
+    /// Returns rotary tables for positions `[B, T]`.
     pub(crate) fn rope(&self, positions: &Tensor) -> ModelResult<RopeTables> {
         let shape = &self.checkpoint.shape;
         let table = |rope: &Rope| -> Result<RopeTable> {
@@ -281,20 +279,20 @@ impl<'a> Decoder<'a> {
         Ok(RopeTables { usual: table(&shape.rope)?, local })
     }
 
-    /// A weight by its name.
+    /// Returns a weight by its name.
     pub(crate) fn weight(&self, name: &str) -> ModelResult<Tensor> {
         let var = self.checkpoint.weights.get(name).ok_or_else(|| ModelError::Missing(name.to_owned()))?;
         Ok(if self.frozen { var.as_detached_tensor() } else { var.as_tensor().clone() })
     }
 }
 
-/// `x · scale`.
+/// Returns `x · scale`.
 fn times(x: Tensor, scale: f64) -> Result<Tensor> {
     if scale == 1.0 { Ok(x) } else { x * scale }
 }
 
-/// Log-probability of each token after the first, given those before it: `[B, T - 1]` of logits
-/// `[B, T, V]` and tokens `[B, T]`.
+/// Returns the log-probability of each token after the first, given the tokens before it:
+/// `[B, T - 1]`, from logits `[B, T, V]` and tokens `[B, T]`.
 pub fn token_log_probs(logits: &Tensor, tokens: &Tensor) -> Result<Tensor> {
     let (_, t, _) = logits.dims3()?;
     let ahead = logits.narrow(1, 0, t - 1)?;

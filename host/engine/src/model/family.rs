@@ -1,20 +1,20 @@
-//! The families of models, as plain data: where their norms are, what is beside their matrices, and what their
-//! `config.json` has that others' have not. To add one, add it here, to [`FAMILIES`], and a tiny checkpoint that
-//! transformers made to `tests/cases/models`.
+//! The model families as plain data: their norms, their parts besides matrices, and the keys
+//! that only their `config.json` has. To add a family, add it here and to [`FAMILIES`], and add
+//! a tiny checkpoint made by transformers to `tests/cases/models`.
 
 use serde_json::{Value, json};
 
 use super::config::Own;
 use super::{Rope, Shape};
 
-/// A family of models: one `model_type` of transformers.
+/// A model family: one `model_type` of transformers.
 #[derive(Debug)]
 pub struct Family {
-    /// What a `config.json` calls it, as its `model_type`.
+    /// Its `model_type` in a `config.json`.
     pub name: &'static str,
-    /// The class that transformers has for it.
+    /// Its class in transformers.
     pub(super) class: &'static str,
-    /// The norms of attention, and of the feed-forward part.
+    /// The norms of attention and of the feed-forward part.
     pub norms: [Norms; 2],
     /// The norms of queries and keys.
     pub head_norms: HeadNorms,
@@ -22,57 +22,57 @@ pub struct Family {
     pub bias: bool,
     /// Whether query, key and value are one matrix, `qkv_proj`, and gate and up another, `gate_up_proj`.
     pub fused: bool,
-    /// What is done to the gate.
+    /// The activation of the gate.
     pub activation: Activation,
-    /// Whether norms multiply by one more than their weights.
+    /// Whether norms multiply by their weights plus 1.
     pub shifted: bool,
-    /// Whether the head is the embedding where its config says nothing.
+    /// Whether the head is tied to the embedding by default.
     pub(super) tied: bool,
-    /// The base of its rotary embedding where its config says nothing.
+    /// The default base of its rotary embedding.
     pub(super) theta: f64,
-    /// What its config calls the activation.
+    /// The config key of the activation.
     pub(super) activation_key: &'static str,
-    /// Keys that its config must have, since transformers takes numbers of its own where they are not there.
+    /// Keys that its config must have, because transformers has its own defaults for them.
     pub(super) needed: &'static [&'static str],
-    /// Keys of its config that other families have not.
+    /// Config keys that other families do not have.
     pub(super) own: &'static [&'static str],
-    /// Reads what only it has.
+    /// Reads the settings that only this family has.
     pub(super) read: fn(&Own<'_>, &mut Shape) -> Result<(), String>,
-    /// Writes that into a `config.json`.
+    /// Writes these settings into a `config.json`.
     pub(super) write: fn(&Shape, &mut Value),
 }
 
 /// Norms of half a block, by the names of their tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Norms {
-    /// Of what goes in.
+    /// Applied to the input.
     pub before: Option<&'static str>,
-    /// Of what comes out, before it joins the stream.
+    /// Applied to the output before it is added to the stream.
     pub after: Option<&'static str>,
 }
 
 /// Norms of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadNorms {
-    /// None.
+    /// No norms.
     None,
-    /// Of each head by itself.
+    /// One norm per head.
     Each,
-    /// Of all heads together.
+    /// One norm over all heads together.
     Whole,
 }
 
-/// What is done to the gate of the feed-forward part.
+/// Activation of the gate in the feed-forward part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// x · sigmoid(x).
     Silu,
-    /// The Gaussian error linear unit, by a hyperbolic tangent.
+    /// The tanh approximation of the Gaussian error linear unit.
     GeluTanh,
 }
 
 impl Activation {
-    /// transformers' name for it.
+    /// Returns the name in transformers.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Silu => "silu",
@@ -81,44 +81,44 @@ impl Activation {
     }
 }
 
-/// What only some models have. The default is one that has nothing of it.
+/// Features that only some models have. The default has none of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
-    /// What embeddings are multiplied by.
+    /// Factor of embeddings.
     pub embedding: f64,
-    /// What each half of a block is multiplied by before it joins the stream.
+    /// Factor of each half of a block before it is added to the stream.
     pub residual: f64,
-    /// What logits are divided by.
+    /// Divisor of logits.
     pub logits: f64,
-    /// What scores are multiplied by, where it is not one over the root of a head's width.
+    /// Factor of attention scores, if it is not one over the root of a head's width.
     pub attention: Option<f64>,
-    /// What scores are kept under, by a hyperbolic tangent.
+    /// Cap of attention scores, by a hyperbolic tangent.
     pub attention_cap: Option<f64>,
-    /// What logits are kept under.
+    /// Cap of logits, by a hyperbolic tangent.
     pub logit_cap: Option<f64>,
-    /// How many tokens a token sees in a layer with a sliding window, itself included.
+    /// Number of tokens, itself included, that a token sees in a layer with a sliding window.
     pub window: Option<usize>,
-    /// Which layers have a window. None is listed where all are alike.
+    /// Whether each layer has a window. Empty if all layers are alike.
     pub sliding: Vec<bool>,
-    /// The rotary embedding of layers with a window, where it is another.
+    /// The rotary embedding of layers with a window, if it is different.
     pub local: Option<Rope>,
-    /// Layers without a rotary embedding. None is listed where all have one.
+    /// Whether each layer lacks a rotary embedding. Empty if all layers have one.
     pub unrotated: Vec<bool>,
-    /// A mixture of experts in the place of each feed-forward part.
+    /// A mixture of experts that replaces each feed-forward part.
     pub experts: Option<Experts>,
 }
 
-/// A mixture of experts: a router chooses some for each token, and what they make of it is added up by its
-/// probabilities.
+/// A mixture of experts: a router chooses some experts for each token, and their outputs are
+/// summed with its probabilities as weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
-    /// How many there are.
+    /// Number of experts.
     pub count: usize,
-    /// How many of them a token goes through.
+    /// Number of experts that a token goes through.
     pub active: usize,
-    /// Width inside of one.
+    /// Width inside an expert.
     pub intermediate: usize,
-    /// Whether the probabilities of those that are chosen are made to sum to 1.
+    /// Whether the probabilities of the chosen experts are normalized to sum to 1.
     pub normalized: bool,
 }
 
@@ -150,13 +150,13 @@ const AFTER: [Norms; 2] = [
     Norms { before: None, after: Some("post_attention_layernorm") },
     Norms { before: None, after: Some("post_feedforward_layernorm") },
 ];
-/// Both.
+/// Norms before and after both halves.
 const AROUND: [Norms; 2] = [
     Norms { before: Some("input_layernorm"), after: Some("post_attention_layernorm") },
     Norms { before: Some("pre_feedforward_layernorm"), after: Some("post_feedforward_layernorm") },
 ];
 
-/// Every family that is known.
+/// All supported families.
 pub const FAMILIES: [&Family; 11] = [
     Family::LLAMA,
     Family::QWEN2,
@@ -172,7 +172,7 @@ pub const FAMILIES: [&Family; 11] = [
 ];
 
 impl Family {
-    /// Llama, and SmolLM2 with it.
+    /// Llama and SmolLM2.
     pub const LLAMA: &'static Self = &Self {
         name: "llama",
         class: "LlamaForCausalLM",
@@ -212,7 +212,7 @@ impl Family {
         ..*Self::LLAMA
     };
 
-    /// The family of a `model_type`, or what to say of it.
+    /// Returns the family of a `model_type`, or an error message.
     pub(super) fn named(name: &str) -> Result<&'static Self, String> {
         FAMILIES.into_iter().find(|family| family.name == name).ok_or_else(|| {
             let names = FAMILIES.map(|family| family.name);
@@ -245,7 +245,7 @@ const QWEN3_MOE: Family = Family {
         "norm_topk_prob",
         "decoder_sparse_step",
         "mlp_only_layers",
-        // Of a loss beside the model's, which nothing here has.
+        // For an auxiliary loss that is not implemented here.
         "output_router_logits",
         "router_aux_loss_coef",
     ],
@@ -259,7 +259,7 @@ const QWEN3_MOE: Family = Family {
         {
             return Err("some of its layers have no experts (`decoder_sparse_step`, `mlp_only_layers`), which is not known here".to_owned());
         }
-        // transformers 4 and 5 have two names for it.
+        // transformers 4 and 5 use different names.
         let count = own.whole("num_experts")?.or(own.whole("num_local_experts")?);
         shape.variant.experts = Some(Experts {
             count: count.ok_or("it has no `num_experts`, which a `qwen3_moe` needs")?,
@@ -285,7 +285,7 @@ const QWEN3_MOE: Family = Family {
     ..*Family::QWEN3
 };
 
-/// Mistral: Llama with a sliding window, in its first version.
+/// Mistral: Llama with a sliding window in its first version.
 const MISTRAL: Family = Family {
     name: "mistral",
     class: "MistralForCausalLM",
@@ -375,7 +375,7 @@ const GRANITE: Family = Family {
     ..*Family::LLAMA
 };
 
-/// OLMo 2: norms after each half, and of all queries and all keys.
+/// OLMo 2: a norm after each half, one over all queries and one over all keys.
 const OLMO2: Family = Family {
     name: "olmo2",
     class: "Olmo2ForCausalLM",
@@ -400,7 +400,7 @@ const PHI3: Family = Family {
             );
         }
         if shape.rope.scaling != super::Scaling::None {
-            // There transformers takes `yarn` for its `longrope`.
+            // transformers treats `yarn` as `longrope` here.
             return Err("its rotary embedding is scaled, which is not known here for `phi3`".to_owned());
         }
         Ok(())
@@ -432,7 +432,7 @@ const GEMMA2: Family = Family {
     ..*Family::LLAMA
 };
 
-/// Gemma 3, the text models: a window in five layers of six, which have a rotary embedding of their own.
+/// Gemma 3, text models: five layers of six have a window and a rotary embedding of their own.
 const GEMMA3: Family = Family {
     name: "gemma3_text",
     class: "Gemma3ForCausalLM",
@@ -442,7 +442,7 @@ const GEMMA3: Family = Family {
     read: |own, shape| {
         let every = own.whole("sliding_window_pattern")?.or(own.whole("_sliding_window_pattern")?);
         gemma(own, shape, every.unwrap_or(6))?;
-        // What transformers 5 has in its table is read with the other one.
+        // The table of transformers 5 is read together with the other rotary embedding.
         if shape.variant.local.is_none() {
             shape.variant.local = Some(Rope::plain(own.number("rope_local_base_freq")?.unwrap_or(10_000.0)));
         }
@@ -470,7 +470,7 @@ const GEMMA_KEYS: &[&str] = &[
     "attention_bias",
 ];
 
-/// What Gemma 2 and 3 share. Where no list of layers is given, each but every so-many-th has a window.
+/// Reads the settings shared by Gemma 2 and 3. By default each `every`-th layer has no window.
 fn gemma(own: &Own<'_>, shape: &mut Shape, every: usize) -> Result<(), String> {
     if own.text("hidden_act")?.is_some_and(|act| act != "gelu_pytorch_tanh") {
         return Err("`hidden_act` is not gelu_pytorch_tanh, the one that is known for Gemma".to_owned());

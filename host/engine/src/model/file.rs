@@ -1,4 +1,4 @@
-//! Small files of a model, read whole, up to a size: a path may lead to what has no end.
+//! Small files of a model, read whole up to a size limit, since a path may lead to an endless file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::ModelError;
 
-/// A file's text, of at most so many bytes.
+/// Returns a file's text, of at most `most` bytes.
 pub fn text(path: &Path, most: u64) -> Result<String, ModelError> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes));

@@ -1,9 +1,9 @@
-//! GGUF files: what a file says of itself, the shape that this makes, and its weights under the names
-//! and in the layout of Hugging Face checkpoints, dequantized to float32. It knows no tokenizers, but
-//! hands out the metadata that they are made from.
+//! GGUF files: metadata, the model's shape, and its weights under the names and in the layout
+//! of Hugging Face checkpoints, dequantized to float32. Tokenizers are built elsewhere, from
+//! the metadata returned here.
 //!
-//! Format and key names: ggml's `docs/gguf.md`; tensor names and layout: llama.cpp's
-//! `convert_hf_to_gguf.py` and `gguf-py/gguf/constants.py`. What each architecture has is in `architecture.rs`.
+//! Format and key names: ggml's `docs/gguf.md`. Tensor names and layout: llama.cpp's
+//! `convert_hf_to_gguf.py` and `gguf-py/gguf/constants.py`. Architectures are in `architecture.rs`.
 
 mod architecture;
 
@@ -20,15 +20,15 @@ use super::shape::head_width;
 use super::{Checkpoint, Factor, Family, Llama3, ModelError, Rope, Scaling, Shape, Variant, Yarn};
 use architecture::{Architecture, Keys};
 
-/// A GGUF file, of which the header was read.
+/// A GGUF file with its header read.
 #[derive(Debug)]
 pub struct Gguf {
     path: PathBuf,
     content: Content,
 }
 
-/// A file that counts where it is read. candle asks for that before each text, of which a tokenizer has a hundred
-/// thousand, and a file would ask the system each time.
+/// A file that tracks its read position. candle asks for the position before each string. A
+/// tokenizer has a hundred thousand strings, and a plain file would make a system call each time.
 struct Counted {
     file: BufReader<File>,
     at: u64,
@@ -54,7 +54,7 @@ impl Seek for Counted {
 }
 
 impl Gguf {
-    /// Reads a file's header: its metadata and the list of its tensors, none of their numbers.
+    /// Reads a file's header: its metadata and the list of its tensors, without their numbers.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let file = File::open(path).map_err(|e| ModelError::file(path, &e))?;
         let mut file = Counted { file: BufReader::new(file), at: 0 };
@@ -82,23 +82,23 @@ impl Gguf {
         }
     }
 
-    /// Where it lies.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A text of its metadata.
+    /// Returns a string of the metadata.
     pub fn text(&self, key: &str) -> Option<&str> {
         text(self.content.metadata.get(key)?)
     }
 
-    /// A whole number of its metadata, of whatever width.
+    /// Returns a whole number of the metadata, of any integer type.
     pub fn number(&self, key: &str) -> Option<u64> {
         number(self.content.metadata.get(key)?)
     }
 
-    /// A fraction of its metadata. One of 32 bits is read as the shortest decimal that stands for it, so
-    /// that 1e-5 is 1e-5, as in the `config.json` that it was made from.
+    /// Returns a fraction of the metadata. A 32-bit float is read as its shortest decimal, so that
+    /// 1e-5 is 1e-5, as in the original `config.json`.
     pub fn fraction(&self, key: &str) -> Option<f64> {
         match self.content.metadata.get(key)? {
             Value::F32(value) => value.to_string().parse().ok(),
@@ -107,32 +107,32 @@ impl Gguf {
         }
     }
 
-    /// A yes or no of its metadata.
+    /// Returns a boolean of the metadata.
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.content.metadata.get(key)?.to_bool().ok()
     }
 
-    /// A list of texts of its metadata.
+    /// Returns a list of strings of the metadata.
     pub fn texts(&self, key: &str) -> Option<Vec<&str>> {
         self.content.metadata.get(key)?.to_vec().ok()?.iter().map(text).collect()
     }
 
-    /// A list of whole numbers of its metadata.
+    /// Returns a list of whole numbers of the metadata.
     pub fn numbers(&self, key: &str) -> Option<Vec<u64>> {
         self.content.metadata.get(key)?.to_vec().ok()?.iter().map(number).collect()
     }
 
-    /// A list of fractions of its metadata.
+    /// Returns a list of fractions of the metadata.
     pub fn fractions(&self, key: &str) -> Option<Vec<f32>> {
         self.content.metadata.get(key)?.to_vec().ok()?.iter().map(|value| value.to_f32().ok()).collect()
     }
 
-    /// Whether its metadata has such a key.
+    /// Returns whether the metadata has a key.
     fn has(&self, key: &str) -> bool {
         self.content.metadata.contains_key(key)
     }
 
-    /// The model's shape, from the metadata and from which tensors there are.
+    /// Returns the model's shape, from the metadata and the list of tensors.
     pub fn shape(&self) -> Result<Shape, ModelError> {
         let arch = self.architecture()?;
         self.shape_of(arch).map_err(|reason| self.says(reason))
@@ -179,21 +179,21 @@ impl Gguf {
             context: keys.number("context_length").unwrap_or(2048),
             variant: Variant::default(),
         };
-        // Lists of layers are made below.
+        // Lists of layers are built below.
         shape.check()?;
         (arch.read)(&keys, &mut shape)?;
         shape.check()?;
         Ok(shape)
     }
 
-    /// The weights. Every tensor of the file must have its place in the model.
+    /// Returns the weights. Every tensor of the file must have a place in the model.
     pub fn checkpoint(&self, device: &Device) -> Result<Checkpoint, ModelError> {
         let (arch, shape) = (self.architecture()?, self.shape()?);
         let mut file = BufReader::new(File::open(&self.path).map_err(|e| ModelError::file(&self.path, &e))?);
         let mut unused: Vec<&String> = self.content.tensor_infos.keys().collect();
         unused.sort_unstable();
         let mut weights = BTreeMap::new();
-        // Matrices of all experts of a layer, which are one tensor each there.
+        // Matrices of all experts of a layer; the file has one tensor for each kind.
         let mut stacks: BTreeMap<String, Tensor> = BTreeMap::new();
         for (name, expected) in shape.tensors() {
             let stacked = stack_of(&name).zip(shape.variant.experts);
@@ -204,7 +204,7 @@ impl Gguf {
                 Some((_, experts)) => [&[experts.count][..], &expected].concat(),
                 None => expected,
             };
-            // Before any number is read: what a damaged header asks for may be more than there is.
+            // Checked before any number is read: a damaged header may ask for more memory than there is.
             let Some(found) = self.dims(&theirs) else {
                 return Err(ModelError::Missing(theirs).within(&self.path));
             };
@@ -236,7 +236,7 @@ impl Gguf {
             };
             let tensor = match interleaved_heads(&name, &shape).filter(|_| arch.is_interleaved) {
                 Some(heads) => halves(&tensor, heads)?,
-                // llama.cpp has what is multiplied by.
+                // llama.cpp stores the factors themselves.
                 None if shape.family.shifted && name.ends_with("norm.weight") => (tensor - 1.0)?,
                 None => tensor,
             };
@@ -248,9 +248,9 @@ impl Gguf {
         }
     }
 
-    /// What is done to the rotary embedding's frequencies. llama.cpp keeps of Llama 3's scaling what each
-    /// frequency is divided by, not the four numbers that this was made from; the numbers are found
-    /// again, since exporting needs them: all of Meta's models have 1 and 4 for two of them.
+    /// Returns the scaling of the rotary frequencies. For Llama 3's scaling, llama.cpp stores the
+    /// divisor of each frequency, not the four numbers behind them. They are reconstructed, because
+    /// exporting needs them; all of Meta's models use 1 and 4 for two of them.
     fn scaling(&self, keys: &Keys<'_>, theta: f64, head: usize) -> Result<Scaling, String> {
         let kind = self.text(&keys.name("rope.scaling.type")).unwrap_or("none");
         // Older files have only a factor.
@@ -278,7 +278,7 @@ impl Gguf {
     }
 
     fn yarn(&self, keys: &Keys<'_>, factor: f64) -> Result<Yarn, String> {
-        // transformers and llama.cpp read these in two ways.
+        // transformers and llama.cpp interpret these differently.
         for key in
             ["rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_ext_factor"]
         {
@@ -302,7 +302,7 @@ impl Gguf {
         })
     }
 
-    /// Llama 3's scaling, where there is one.
+    /// Returns Llama 3's scaling, if there is one.
     fn llama3(&self, theta: f64, head: usize) -> Result<Option<Llama3>, String> {
         let Some(dims) = self.dims(SCALES) else { return Ok(None) };
         let wrong = || format!("`{SCALES}` is not Llama 3's scaling, the one that is known");
@@ -327,24 +327,24 @@ impl Gguf {
             high_freq_factor: 4.0,
             original_max_position_embeddings: f64::from(1 << power),
         });
-        // Where the head is narrow more than one may fit, and gives the same frequencies. 8192 is Meta's.
+        // For a narrow head several may fit, with the same frequencies. 8192 is Meta's value.
         let mut fitting = guesses.filter(fits).collect::<Vec<_>>();
         fitting.sort_by_key(|guess| guess.original_max_position_embeddings != 8192.0);
         fitting.into_iter().next().map(Some).ok_or_else(wrong)
     }
 
-    /// A tensor's shape, outermost dimension first.
+    /// Returns a tensor's shape, outermost dimension first.
     fn dims(&self, name: &str) -> Option<&[usize]> {
         self.content.tensor_infos.get(name).map(|info| info.shape.dims())
     }
 
-    /// Metadata that can't be.
+    /// Returns the error of invalid metadata.
     fn says(&self, reason: String) -> ModelError {
         ModelError::Config { path: self.path.clone(), reason }
     }
 }
 
-/// What Llama 3's frequencies are divided by.
+/// The tensor with the divisors of Llama 3's frequencies.
 const SCALES: &str = "rope_freqs.weight";
 
 fn text(value: &Value) -> Option<&str> {
@@ -365,11 +365,11 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Our names of what is outside of blocks, and llama.cpp's.
+/// Names of tensors outside blocks: ours and llama.cpp's.
 const OUTSIDE: [(&str, &str); 3] =
     [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
 
-/// Our names of a block's parts but its norms, and llama.cpp's.
+/// Names of a block's parts except norms: ours and llama.cpp's.
 const INSIDE: [(&str, &str); 12] = [
     ("self_attn.q_proj", "attn_q"),
     ("self_attn.k_proj", "attn_k"),
@@ -380,20 +380,20 @@ const INSIDE: [(&str, &str); 12] = [
     ("self_attn.k_norm", "attn_k_norm"),
     ("mlp.gate_proj", "ffn_gate"),
     ("mlp.up_proj", "ffn_up"),
-    // The joined matrix has the name of one of the two.
+    // The joined matrix has the name of one of its two parts.
     ("mlp.gate_up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
     ("mlp.gate", "ffn_gate_inp"),
 ];
 
-/// llama.cpp's name of a tensor.
+/// Returns llama.cpp's name of a tensor.
 fn their_name(name: &str, family: &Family) -> String {
     let (stem, kind) = name.rsplit_once('.').unwrap_or((name, ""));
     let Some((layer, part)) = stem.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.')) else {
         let theirs = OUTSIDE.iter().find(|(ours, _)| *ours == stem).map_or(stem, |(_, theirs)| theirs);
         return format!("{theirs}.{kind}");
     };
-    // What transformers calls a norm depends on what other norms there are.
+    // A norm's name in transformers depends on which other norms exist.
     let [attention, feed_forward] = family.norms;
     let norms = [
         (attention.before, "attn_norm"),
@@ -406,7 +406,7 @@ fn their_name(name: &str, family: &Family) -> String {
     format!("blk.{layer}.{theirs}.{kind}")
 }
 
-/// Where an expert's matrix is: the tensor of all of a layer's, `[experts, …]`, and which of them it is.
+/// Returns the place of an expert's matrix: the tensor of its layer, `[experts, …]`, and its index.
 fn stack_of(name: &str) -> Option<(String, usize)> {
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once(".mlp.experts.")?;
     let (expert, part) = rest.split_once('.')?;
@@ -414,7 +414,7 @@ fn stack_of(name: &str) -> Option<(String, usize)> {
     Some((format!("blk.{layer}.ffn_{part}_exps.weight"), expert.parse().ok()?))
 }
 
-/// The heads of a tensor whose rows llama.cpp reorders for its rotary embedding: queries' and keys'.
+/// Returns the number of heads if llama.cpp reorders the tensor's rows for rope: queries and keys.
 fn interleaved_heads(name: &str, shape: &Shape) -> Option<usize> {
     if name.contains(".q_proj.") {
         Some(shape.heads)
@@ -425,9 +425,9 @@ fn interleaved_heads(name: &str, shape: &Shape) -> Option<usize> {
     }
 }
 
-/// llama.cpp pairs neighbouring dimensions of a head, Hugging Face the two halves:
-/// `LlamaModel.permute` in `convert_hf_to_gguf.py` moves row `half · E/2 + i` of each head to `2 i + half`.
-/// This moves it back: `[heads · E, …]` to the same.
+/// Reverses llama.cpp's row order: `[heads · E, …]` to the same shape. llama.cpp pairs
+/// neighboring dimensions of a head, Hugging Face the two halves. `LlamaModel.permute` in
+/// `convert_hf_to_gguf.py` moves row `half · E/2 + i` of each head to `2 i + half`.
 fn halves(tensor: &Tensor, heads: usize) -> Result<Tensor, ModelError> {
     let rows = tensor.dim(0)?;
     let width = tensor.elem_count() / rows.max(1);

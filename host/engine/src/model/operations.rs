@@ -1,9 +1,9 @@
-//! The operations of a block, made of candle's own, each differentiable. Faster ones are tested against these.
+//! The operations of a block in candle's differentiable operations. Faster ones are tested against them.
 //!
-//! Norms, rope and softmax compute in float32 and return the kind of number that they were given.
+//! Norms, rope and softmax compute in float32 and return the number format of their input.
 //!
-//! Shapes: B sequences, T tokens, S tokens looked at, N heads, H of them of queries, K of keys and values, E
-//! head.
+//! Shapes: B sequences, T query tokens, S key tokens, N heads, H query heads, K key and value
+//! heads, E width of a head.
 
 use candle_core::{CpuStorage, CustomOp1, D, DType, Device, Layout, Result, Shape as Dims, Tensor, bail};
 use candle_nn::ops::{silu, softmax};
@@ -13,34 +13,34 @@ use super::{Activation, Shape};
 /// Cosines and sines of each token's rope, `[B or 1, 1, T, E/2]` each, f32.
 pub(crate) type RopeTable = (Tensor, Tensor);
 
-/// What becomes of a projection on its way to attention.
+/// The steps from a projection's product to attention.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
-    /// Heads that it is cut into.
+    /// Number of heads.
     pub heads: usize,
-    /// What comes first.
+    /// The step before rope.
     pub first: First<'a>,
-    /// RopeTable, where it is queries or keys.
+    /// The table to rotate by; `None` for values and in layers without a rotary embedding.
     pub rope: Option<&'a RopeTable>,
 }
 
-/// What comes before rope.
+/// The step before rope.
 #[derive(Clone, Copy)]
 pub(crate) enum First<'a> {
     /// Nothing.
     Nothing,
     /// A bias, `[N E]`, f32.
     Bias(&'a Tensor),
-    /// A norm of each head by itself, or of all together: its weights, `[E]` or `[N E]`, f32, and its epsilon.
+    /// A norm per head or over all heads: its weights, `[E]` or `[N E]`, f32, and its epsilon.
     Norm(&'a Tensor, f64),
 }
 
-/// What the two sides of a product are.
+/// The number format of a product's two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sides {
-    /// As they are.
+    /// Unchanged.
     Plain,
-    /// In float32, of numbers that were rounded to bf16: forward and backward.
+    /// In float32, rounded to bf16 first: forward and backward.
     Rounded,
 }
 
@@ -58,13 +58,13 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor, sides: Sides) -> Result<Tensor
     y.reshape(dims)
 }
 
-/// Rounded to bf16, in float32. The gradient is passed on as if nothing was done.
+/// Rounds to bf16 and returns float32. The gradient passes through unchanged.
 pub(crate) fn rounded(x: &Tensor) -> Result<Tensor> {
-    // What is added is exact, and so is the sum.
+    // The added difference is exact, and so is the sum.
     x + (x.to_dtype(DType::BF16)?.to_dtype(DType::F32)? - x)?.detach()
 }
 
-/// Does nothing, and rounds the gradient.
+/// The identity, which rounds the gradient to bf16.
 struct RoundedGradient;
 
 impl CustomOp1 for RoundedGradient {
@@ -92,15 +92,15 @@ pub(crate) fn norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> 
     x.broadcast_div(&scale)?.broadcast_mul(weight)?.to_dtype(kind)
 }
 
-/// A projection on its way to attention: the product with a matrix, `[B, T, N E]`, cut into heads, `[B, N, T,
-/// E]`, and turned.
+/// Computes a projection for attention: the product with a matrix, `[B, T, N E]`, split into
+/// heads, `[B, N, T, E]`, then normed and rotated.
 pub(crate) fn project(x: &Tensor, weight: &Tensor, sides: Sides, turn: Turn<'_>) -> Result<Tensor> {
     let x = linear(x, weight, sides)?;
     let (b, t, width) = x.dims3()?;
     let cut = (b, t, turn.heads, width / turn.heads);
     let x = match turn.first {
         First::Nothing => x.reshape(cut)?,
-        // Its gradient is a sum over all tokens, which is made in the bias's own kind of number.
+        // The bias's gradient is a sum over all tokens, computed in the bias's own number format.
         First::Bias(bias) => {
             x.to_dtype(bias.dtype())?.broadcast_add(bias)?.to_dtype(x.dtype())?.reshape(cut)?
         }
@@ -113,8 +113,7 @@ pub(crate) fn project(x: &Tensor, weight: &Tensor, sides: Sides, turn: Turn<'_>)
     turn.rope.map_or(Ok(x_bnte.clone()), |rope| rotate(&x_bnte, rope))
 }
 
-/// The inside of the feed-forward part, from what goes in and two matrices: `silu(x · gateᵀ) · (x · upᵀ)`, or with
-/// another activation.
+/// Computes the inside of the feed-forward part: `silu(x · gateᵀ) · (x · upᵀ)`, or another activation.
 pub(crate) fn gated(
     x: &Tensor,
     [gate, up]: [&Tensor; 2],
@@ -124,13 +123,13 @@ pub(crate) fn gated(
     let gate = linear(x, gate, sides)?;
     let gate = match activation {
         Activation::Silu => silu(&gate)?,
-        // By a hyperbolic tangent.
+        // The tanh approximation.
         Activation::GeluTanh => gate.gelu()?,
     };
     gate * linear(x, up, sides)?
 }
 
-/// 1 for each of the so many largest of the last dimension, of equal ones the first, else 0: of f32.
+/// Returns 1 for each of the `count` largest in the last dimension (ties: the first), else 0, f32.
 pub(crate) fn chosen(x: &Tensor, count: usize) -> Result<Tensor> {
     let width = x.dim(D::Minus1)?;
     let numbers: Vec<f32> = x.flatten_all()?.to_vec1()?;
@@ -143,13 +142,13 @@ pub(crate) fn chosen(x: &Tensor, count: usize) -> Result<Tensor> {
     Tensor::from_vec(mask, x.dims(), x.device())
 }
 
-/// `cap · tanh(x / cap)`: next to what it was where it is small, and never past the cap.
+/// Returns `cap · tanh(x / cap)`: close to x if x is small, and never beyond the cap.
 pub(crate) fn capped(x: &Tensor, cap: f64) -> Result<Tensor> {
     (x / cap)?.tanh()? * cap
 }
 
-/// Rotary embedding in the layout of Hugging Face checkpoints: a head's first half is paired with
-/// its second.
+/// Applies the rotary embedding in the layout of Hugging Face checkpoints: a head's first half
+/// is paired with its second.
 fn rotate(x_bnte: &Tensor, (cos, sin): &RopeTable) -> Result<Tensor> {
     let kind = x_bnte.dtype();
     let x_bnte = x_bnte.to_dtype(DType::F32)?;
@@ -160,28 +159,28 @@ fn rotate(x_bnte: &Tensor, (cos, sin): &RopeTable) -> Result<Tensor> {
     Tensor::cat(&[first, second], D::Minus1)?.to_dtype(kind)
 }
 
-/// What becomes of the products of queries and keys.
+/// Scaling and capping of the products of queries and keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scores {
-    /// What they are divided by.
+    /// Divisor of the scores.
     pub over: f64,
-    /// What they are kept under.
+    /// Cap of the scores.
     pub cap: Option<f64>,
 }
 
 impl Scores {
-    /// Of a model.
+    /// Returns the settings of a model.
     pub fn of(shape: &Shape) -> Self {
         let over = shape.variant.attention.map_or((shape.head as f64).sqrt(), |scale| 1.0 / scale);
         Self { over, cap: shape.variant.attention_cap }
     }
 }
 
-/// Attention: what each query head makes of the values that it looks at, `[B, H, T, E]`, from queries
-/// `[B, H, T, E]`, keys and values `[B, K, S, E]`, and what is added to the scores, `[1 or B, 1, 1 or T, S]`.
+/// Computes attention. Takes queries `[B, H, T, E]`, keys and values `[B, K, S, E]`, and a bias for
+/// the scores, `[1 or B, 1, 1 or T, S]`. Returns the output of each query head, `[B, H, T, E]`.
 ///
-/// The query heads that share a key head are taken as more rows of its queries, so that keys and values
-/// are never repeated.
+/// Query heads that share a key head become additional rows of its queries, so that keys and
+/// values are never repeated.
 pub(crate) fn attend(
     q_bhte: &Tensor,
     k_bkse: &Tensor,
@@ -199,15 +198,15 @@ pub(crate) fn attend(
     weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
 }
 
-/// What is added to scores so that no token looks ahead, or back past its window, `[1, 1, T, T]`: 0 where it may look,
-/// else far below.
+/// Returns the causal mask, `[1, 1, T, T]`, as a bias for the scores: 0 where a token may look
+/// (not ahead, not past its window), else -1e9.
 pub(crate) fn ahead(tokens: usize, window: Option<usize>, device: &Device) -> Result<Tensor> {
     let window = window.unwrap_or(tokens);
     let row = |i| (0..tokens).map(move |j| if j <= i && i < j + window { 0.0_f32 } else { -1e9 });
     Tensor::from_vec((0..tokens).flat_map(row).collect(), (1, 1, tokens, tokens), device)
 }
 
-/// Heads side by side: `[B, T, H E]` from `[B, H, T, E]`.
+/// Puts heads side by side: `[B, T, H E]` from `[B, H, T, E]`.
 pub(crate) fn side_by_side(x_bhte: &Tensor) -> Result<Tensor> {
     let (b, h, t, e) = x_bhte.dims4()?;
     x_bhte.transpose(1, 2)?.reshape((b, t, h * e))

@@ -1,28 +1,28 @@
-//! Rotary embedding: its frequencies, scaled for longer contexts in the ways that transformers knows, and how a
-//! `config.json` tells it.
+//! Rotary embedding: its frequencies, their scaling for longer contexts as in transformers, and
+//! its keys in `config.json`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Rotary embedding.
+/// Settings of a rotary embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Base of the frequencies.
     pub theta: f64,
-    /// What is done to them for a longer context.
+    /// Scaling for a longer context.
     pub scaling: Scaling,
 }
 
-/// What is done to rotary frequencies for a longer context (transformers, `modeling_rope_utils.py`).
+/// Scaling of rotary frequencies for a longer context (transformers, `modeling_rope_utils.py`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Scaling {
-    /// Nothing.
+    /// No scaling.
     #[default]
     None,
-    /// All are divided by a factor.
+    /// All frequencies are divided by a factor.
     Linear(Factor),
-    /// The base grows with the sequence once that is past the context. Up to there nothing is done, and no
-    /// sequence here is longer.
+    /// The base grows with the sequence beyond the context. Within the context nothing changes, and
+    /// no sequence here is longer.
     Dynamic(Factor),
     /// YaRN (Peng et al. 2023, arXiv 2309.00071).
     Yarn(Yarn),
@@ -30,38 +30,38 @@ pub enum Scaling {
     Llama3(Llama3),
 }
 
-/// A scaling's one number.
+/// The number of a scaling with only a factor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
-    /// How much longer the context becomes.
+    /// Ratio of the new context to the old.
     pub factor: f64,
 }
 
-/// YaRN's numbers, by transformers' names (`_compute_yarn_parameters`).
+/// YaRN's parameters, under transformers' names (`_compute_yarn_parameters`).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Yarn {
-    /// Low frequencies are divided by it.
+    /// Divisor of low frequencies.
     pub factor: f64,
     /// The old context, in tokens.
     pub original_max_position_embeddings: f64,
-    /// What turns more often than this within the old context stays.
+    /// Frequencies with more turns than this within the old context are unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beta_fast: Option<f64>,
-    /// What turns less often is divided.
+    /// Frequencies with fewer turns than this are divided by `factor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beta_slow: Option<f64>,
-    /// What cosines and sines are multiplied by; it follows from the rest where it is not given.
+    /// Factor of cosines and sines; computed from the rest if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attention_factor: Option<f64>,
-    /// A weight of that factor's logarithm.
+    /// Weight of the logarithm of `factor` in the numerator of the computed factor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mscale: Option<f64>,
-    /// One of what it is divided by.
+    /// Weight of the logarithm of `factor` in its denominator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mscale_all_dim: Option<f64>,
-    /// Whether the bounds are rounded to whole dimensions, which is so where nothing is said.
+    /// Whether the bounds are rounded to whole dimensions; true by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub truncate: Option<bool>,
 }
@@ -70,25 +70,24 @@ pub struct Yarn {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Llama3 {
-    /// Low frequencies are divided by it.
+    /// Divisor of low frequencies.
     pub factor: f64,
-    /// Wavelengths past the old context over this are low.
+    /// Wavelengths above the old context divided by this are low frequencies.
     pub low_freq_factor: f64,
-    /// Wavelengths under the old context over this are high.
+    /// Wavelengths below the old context divided by this are high frequencies.
     pub high_freq_factor: f64,
     /// The old context, in tokens.
     pub original_max_position_embeddings: f64,
 }
 
 impl Rope {
-    /// One that is not scaled.
+    /// Returns a rotary embedding without scaling.
     pub fn plain(theta: f64) -> Self {
         Self { theta, scaling: Scaling::None }
     }
 
-    /// The rotary embedding that a `config.json` tells: transformers 5 has one table for it; 4 has the base apart, and
-    /// null where nothing is scaled. A file may have both, as long as they say the same. Where no base is told it is
-    /// `usual`.
+    /// Reads the rotary embedding of a `config.json`. transformers 5 has one table; 4 has a separate
+    /// base, and null without scaling. A file may have both if they agree. The default base is `usual`.
     pub(super) fn read(
         parameters: Option<Value>,
         scaling: Option<Value>,
@@ -134,7 +133,7 @@ impl Rope {
         Ok(Self { theta: theta.map_or(usual, |(_, theta)| theta), scaling })
     }
 
-    /// As transformers 4 has it, without the base, and as 5 has it.
+    /// Returns the config of transformers 4, without the base, and that of 5.
     pub(super) fn config(&self) -> (Value, Value) {
         let old = self.scaling.table();
         let mut new = if old.is_null() { json!({"rope_type": "default"}) } else { old.clone() };
@@ -142,7 +141,7 @@ impl Rope {
         (old, new)
     }
 
-    /// Whether numbers are such as can be. Errs with what is wrong.
+    /// Checks that all numbers are in range. Returns an error message otherwise.
     pub(super) fn check(&self) -> Result<(), String> {
         let positive = |x: f64| x.is_finite() && x > 0.0;
         if !positive(self.theta) {
@@ -181,7 +180,7 @@ impl Rope {
         }
     }
 
-    /// The frequencies of a head's pairs of dimensions, in radians a position.
+    /// Returns the frequencies of a head's pairs of dimensions, in radians per position.
     pub fn frequencies(&self, head: usize) -> Vec<f32> {
         let plain = |i: usize| self.theta.powf(-((2 * i) as f64) / head as f64);
         let scaled = |i: usize| match self.scaling {
@@ -193,7 +192,7 @@ impl Rope {
         (0..head / 2).map(|i| scaled(i) as f32).collect()
     }
 
-    /// What cosines and sines are multiplied by.
+    /// Returns the factor of cosines and sines.
     pub fn factor(&self) -> f32 {
         match self.scaling {
             Scaling::Yarn(yarn) => yarn.factor() as f32,
@@ -222,7 +221,7 @@ impl Scaling {
             },
             "linear" => of(key, table).map(Self::Linear),
             "dynamic" => {
-                // The old context that some name is the context itself.
+                // Some configs repeat the context as the old context.
                 let same = table.get("original_max_position_embeddings").and_then(Value::as_f64);
                 if same == Some(context as f64) {
                     table.remove("original_max_position_embeddings");
@@ -240,7 +239,7 @@ impl Scaling {
         }
     }
 
-    /// As `config.json` has it: null where nothing is scaled.
+    /// Returns the table of `config.json`; null without scaling.
     fn table(self) -> Value {
         let (kind, mut table) = match self {
             Self::None => return Value::Null,
@@ -257,15 +256,15 @@ impl Scaling {
     }
 }
 
-/// A scaling's numbers, from its table.
+/// Parses a scaling's numbers from its table.
 fn of<T: for<'de> Deserialize<'de>>(key: &str, table: Map<String, Value>) -> Result<T, String> {
     serde_json::from_value(Value::Object(table)).map_err(|e| format!("`{key}`: {e}"))
 }
 
 impl Yarn {
-    /// The frequency of a pair of dimensions: as it is, divided, or in between.
+    /// Returns the frequency of a pair of dimensions: unchanged, divided, or interpolated.
     fn scaled(&self, i: usize, frequency: f64, theta: f64, head: usize) -> f64 {
-        // The dimension that turns so often within the old context.
+        // The dimension that makes this many turns within the old context.
         let dimension = |turns: f64| {
             let wavelength = self.original_max_position_embeddings / (turns * std::f64::consts::TAU);
             head as f64 * wavelength.ln() / (2.0 * theta.ln())
@@ -283,7 +282,7 @@ impl Yarn {
         frequency / self.factor * divided + frequency * (1.0 - divided)
     }
 
-    /// The paper's temperature (section 3.4), as transformers has it.
+    /// Returns the paper's temperature (section 3.4), as computed by transformers.
     fn factor(&self) -> f64 {
         let of = |weight: f64| if self.factor <= 1.0 { 1.0 } else { 0.1 * weight * self.factor.ln() + 1.0 };
         let given = |x: Option<f64>| x.filter(|x| *x != 0.0);

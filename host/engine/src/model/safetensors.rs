@@ -1,12 +1,12 @@
-//! The safetensors format, as it is written here: how long the header is, the header, then all numbers in the
-//! header's order.
+//! The safetensors format as written here: the header's length, the header, then all numbers in
+//! the header's order.
 
 use serde_json::{Map, Value, json};
 
 use super::Precision;
 
-/// What stands before the numbers of these tensors, each with its name and its shape. `layout` is whose layout
-/// the file is in: transformers refuses one of weights that does not say so.
+/// Returns the bytes before the numbers of these tensors, given by name and shape. `layout`
+/// names the framework that the layout follows; transformers refuses weights without it.
 pub(crate) fn head<'a>(
     layout: Option<&str>,
     precision: Precision,

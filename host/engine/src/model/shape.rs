@@ -1,5 +1,5 @@
-//! A model's shape, as `config.json` tells it, and a `config.json` that tells it: with the field names
-//! that transformers 5 writes and with those that published repositories carry (transformers 4).
+//! A model's shape, read from and written to `config.json`, with the field names of
+//! transformers 5 and of published repositories (transformers 4).
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::config::{Config, Own, known};
 use super::{Family, HeadNorms, ModelError, Precision, Rope, Scaling, Variant, file};
 
-/// The largest `config.json`, in bytes.
+/// Maximum size of a `config.json`, in bytes.
 const LARGEST: u64 = 16 << 20;
 
 /// A model's shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// The family that it is of.
+    /// The model's family.
     pub family: &'static Family,
     /// Tokens in the vocabulary, padding included.
     pub vocabulary: usize,
@@ -36,35 +36,35 @@ pub struct Shape {
     pub rope: Rope,
     /// Whether the head is the embedding.
     pub tied: bool,
-    /// Longest sequence it was made for, in tokens.
+    /// Longest sequence that the model was made for, in tokens.
     pub context: usize,
-    /// What only some models have.
+    /// Features that only some models have.
     pub variant: Variant,
 }
 
-/// What computes a model.
+/// The implementation that computes a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The CPU core, or candle's operations.
+    /// The CPU core or candle's operations.
     Cpu,
-    /// Kernels for a GPU.
+    /// GPU kernels.
     Kernels,
 }
 
-/// The tokens that a model's config names. They are no part of its shape: who writes a folder knows
-/// them from the tokenizer.
+/// The special tokens in a model's config. They are not part of its shape: when a folder is
+/// written they come from the tokenizer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialIds {
     /// Begins a text.
     pub bos: Option<u32>,
-    /// Each of them ends an answer.
+    /// End an answer.
     pub eos: Vec<u32>,
-    /// Fills up a batch.
+    /// Pads a batch.
     pub pad: Option<u32>,
 }
 
 impl Shape {
-    /// The name of the head's tensor.
+    /// Returns the name of the head's tensor.
     pub(crate) fn head_name(&self) -> &'static str {
         if self.tied { "model.embed_tokens.weight" } else { "lm_head.weight" }
     }
@@ -75,9 +75,9 @@ impl Shape {
         Self::parse(&text).map_err(|reason| ModelError::Config { path: path.to_owned(), reason })
     }
 
-    /// The shape that a `config.json`'s text tells.
+    /// Parses the text of a `config.json`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // What it is first: another architecture's config lacks other fields, too.
+        // Checked first: configs of other architectures also lack other fields.
         let kind: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let family = match kind["model_type"].as_str() {
             Some(name) => Family::named(name)?,
@@ -105,12 +105,12 @@ impl Shape {
             head,
             epsilon: config.rms_norm_eps,
             rope,
-            // What transformers takes where nothing is said.
+            // transformers' default.
             tied: config.tie_word_embeddings.unwrap_or(family.tied),
             context,
             variant,
         };
-        // Lists of layers are made below.
+        // Lists of layers are built below.
         shape.check()?;
         (family.read)(&Own(&all), &mut shape)?;
         if shape.variant.local.is_some() && shape.variant.sliding.is_empty() {
@@ -123,8 +123,8 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Whether a model can have it: what is past these bounds is a damaged file or a slip of the hand, and more
-    /// than any machine holds. Errs with what is wrong, in transformers' names.
+    /// Checks the sizes against bounds. Larger values mean a damaged file or a typo, and exceed the
+    /// memory of any machine. Returns an error message with transformers' names.
     pub fn check(&self) -> Result<(), String> {
         let mut sizes = vec![
             ("vocab_size", self.vocabulary, 1 << 24),
@@ -154,8 +154,8 @@ impl Shape {
         self.variant.local.map_or(Ok(()), |local| local.check())
     }
 
-    /// The longest sequence that it was made for, in tokens, and what of its config says so. Kernels for a GPU compute
-    /// no sliding windows: there a sequence must be within one.
+    /// Returns the longest sequence that the model was made for, in tokens, and the part of the model
+    /// that sets it. GPU kernels do not compute sliding windows, so there a sequence must fit into one.
     pub fn most(&self, by: By) -> (usize, &'static str) {
         match self.variant.window.filter(|window| by == By::Kernels && *window < self.context) {
             Some(window) => (window, "sliding window"),
@@ -163,8 +163,8 @@ impl Shape {
         }
     }
 
-    /// Errs where sequences of so many tokens can't be computed. Past its context a model is only worse; where its
-    /// rotary embedding changes with the sequence, or past a window that is not computed, it would be another one.
+    /// Returns an error if sequences of `longest` tokens cannot be computed. Beyond its context a
+    /// model only gets worse, but a dynamic rotary embedding or a skipped window would be wrong.
     pub(crate) fn fits(&self, longest: usize, by: By) -> Result<(), ModelError> {
         let dynamic = matches!(self.rope.scaling, Scaling::Dynamic(_));
         let (most, what) = self.most(by);
@@ -175,18 +175,18 @@ impl Shape {
         Ok(())
     }
 
-    /// How many tokens a token sees in a layer, itself included, where those are not all before it.
+    /// Returns the sliding window of a layer in tokens, including the token itself, if it has one.
     pub fn window(&self, layer: usize) -> Option<usize> {
         let has_one = self.variant.sliding.get(layer).copied().unwrap_or(self.variant.sliding.is_empty());
         self.variant.window.filter(|_| has_one)
     }
 
-    /// What scores are multiplied with.
+    /// Returns the factor of attention scores.
     pub fn scale(&self) -> f64 {
         self.variant.attention.unwrap_or_else(|| (self.head as f64).powf(-0.5))
     }
 
-    /// The rotary embedding of a layer, if it has one.
+    /// Returns the rotary embedding of a layer, if it has one.
     pub fn rope(&self, layer: usize) -> Option<&Rope> {
         let is = |layers: &[bool]| layers.get(layer).copied().unwrap_or(false);
         if is(&self.variant.unrotated) {
@@ -195,7 +195,7 @@ impl Shape {
         Some(self.variant.local.as_ref().filter(|_| is(&self.variant.sliding)).unwrap_or(&self.rope))
     }
 
-    /// Whether kernels for a GPU can compute it: those are written for Llama and Qwen.
+    /// Checks whether GPU kernels can compute the model: they are written for Llama and Qwen.
     pub fn has_kernels(&self) -> Result<(), String> {
         let window = Variant { window: self.variant.window, ..Variant::default() };
         let (family, plain) = (self.family, Family::LLAMA);
@@ -209,8 +209,8 @@ impl Shape {
         if alike { Ok(()) } else { Err(format!("there are no kernels for what `{}` needs", family.name)) }
     }
 
-    /// A `config.json` for it. What transformers 4 and 5 call by two names is there under both: the
-    /// number format, and the rotary embedding.
+    /// Returns a `config.json`. The number format and the rotary embedding have different names in
+    /// transformers 4 and 5 and are written under both.
     pub(super) fn config(&self, precision: Precision, special: &SpecialIds) -> Value {
         let dtype = match precision {
             Precision::F32 => "float32",
@@ -252,7 +252,7 @@ impl Shape {
         config
     }
 
-    /// Every tensor of the model: its name in a checkpoint, and its shape.
+    /// Returns the name in a checkpoint and the shape of every tensor.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (d, f) = (self.hidden, self.intermediate);
         let (q, kv) = (self.heads * self.head, self.kv_heads * self.head);
@@ -311,7 +311,7 @@ impl Shape {
         all
     }
 
-    /// Widths of the norms of queries and of keys, where there are any.
+    /// Returns the widths of the norms of queries and keys, if there are any.
     pub fn head_norms(&self) -> Option<[usize; 2]> {
         match self.family.head_norms {
             HeadNorms::None => None,
@@ -320,13 +320,13 @@ impl Shape {
         }
     }
 
-    /// Numbers in the model.
+    /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
 }
 
-/// The width of a head: as given, or the width of the stream shared among query heads. Errs where heads cannot be so.
+/// Returns the width of a head: as given, or hidden width per query head; an error for impossible heads.
 pub(super) fn head_width(
     heads: usize,
     kv_heads: usize,
@@ -342,13 +342,13 @@ pub(super) fn head_width(
     }
 }
 
-/// Whether this program computes all that a config says; errs with what it does not.
+/// Returns an error if a config needs a feature that this program lacks.
 fn supported(family: &Family, config: &Config, all: &Map<String, Value>) -> Result<(), String> {
     if let Some(quantized) = &config.quantization {
         let method = quantized["quant_method"].as_str().unwrap_or("unknown");
         return Err(format!("its weights are quantized (`{method}`); bf16, f16 and f32 can be read"));
     }
-    // In Qwen2 the three biases are a given; elsewhere the flag adds one to the output, too.
+    // Qwen2 always has its three biases; elsewhere the flag also adds one to the output.
     if !family.bias && config.attention_bias == Some(true) || config.mlp_bias == Some(true) {
         return Err("it has biases (`attention_bias`, `mlp_bias`) that are not known here".to_owned());
     }
@@ -358,8 +358,8 @@ fn supported(family: &Family, config: &Config, all: &Map<String, Value>) -> Resu
     known(family, &config.rest)
 }
 
-/// The parameters of a model's rotary embedding, and the embedding of its layers with a sliding window, where those have
-/// one of their own: then there is a table for each kind of layer.
+/// Returns the parameters of a model's rotary embedding, and the embedding of its sliding-window
+/// layers if they have their own; then the config has a table for each kind of layer.
 fn rope_tables(parameters: Option<Value>, context: usize) -> Result<(Option<Value>, Option<Rope>), String> {
     let Some(Value::Object(mut tables)) = parameters else { return Ok((parameters, None)) };
     let Some(full) = tables.shift_remove("full_attention") else {

@@ -1,5 +1,5 @@
-//! AdamW over tensors (Loshchilov and Hutter 2019): float32 weights and moments, whatever the model
-//! computes in; the same arithmetic as PyTorch's, and as the CPU core's.
+//! AdamW over tensors (Loshchilov and Hutter 2019): float32 weights and moments for every
+//! number format of the model. The arithmetic is that of PyTorch and of the CPU core.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,13 @@ use crate::OptimizerConfig;
 pub struct Moments {
     /// Steps made.
     pub steps: u32,
-    /// By each weight's name the decayed means of its gradients and of their squares. Empty before the
-    /// first step.
+    /// Decayed means of the gradients and of their squares, by weight name. Empty before the first step.
     pub of: BTreeMap<String, (Tensor, Tensor)>,
 }
 
 impl Moments {
-    /// One step on these weights and on the copies of them, in place. A weight without a gradient has one of
-    /// zero. Gives the norm of all gradients before they were cut; where that is not finite nothing changes.
+    /// Makes one step on these weights and their copies, in place. A missing gradient counts as zero.
+    /// Returns the norm of all gradients before clipping. If the norm is not finite, nothing changes.
     pub fn step(
         &mut self,
         learning: &dyn Learning,
@@ -36,7 +35,7 @@ impl Moments {
         self.steps += 1;
         let steps = self.steps as i32;
         let rates = Rates {
-            // PyTorch's clip_grad_norm_: the small number keeps an all-zero gradient what it is.
+            // As in PyTorch's `clip_grad_norm_`; the 1e-6 keeps an all-zero gradient unchanged.
             cut: if c.max_norm > 0.0 { (c.max_norm / (norm + 1e-6)).min(1.0) } else { 1.0 },
             betas: (c.beta1, c.beta2),
             root: (1.0 - c.beta2.powi(steps)).sqrt().recip(),

@@ -1,6 +1,6 @@
-//! Low-rank adapters on a device (Hu et al. 2021, LoRA): `W + (alpha / rank) · B A` with `W` frozen, in the CPU core's
-//! layout and with PEFT's names. The model computes with the sums, made anew by each step; gradients are those of `A` and
-//! `B` alone.
+//! Low-rank adapters on a device (Hu et al. 2021, LoRA): `W + (alpha / rank) · B A` with `W`
+//! frozen, in the CPU core's layout and with PEFT's names. The model computes with the sums,
+//! which every step refreshes. Only `A` and `B` have gradients.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use candle_core::{Device, Result, Tensor, Var};
 use crate::cpu;
 use crate::model::{Checkpoint, ModelResult};
 
-/// What is trained beside one weight, `[N, M]`.
+/// The adapter of one weight, `[N, M]`.
 #[derive(Clone)]
 pub struct Adapter {
     /// `A`, `[rank, M]`, f32.
     pub a: Var,
     /// `B`, `[N, rank]`, f32.
     pub b: Var,
-    /// What their product is multiplied with.
+    /// Factor of their product.
     pub scale: f64,
-    /// What `A` and `B` are called.
+    /// Names of `A` and `B`.
     pub names: [String; 2],
 }
 
-/// All that is trained, by the weights that it stands beside.
+/// All adapters of a model.
 pub struct Adapters {
-    /// By the names of weights.
+    /// Adapters by the names of their weights.
     pub of: BTreeMap<String, Adapter>,
-    /// All matrices by their own names, as the optimizer takes them.
+    /// All matrices by their own names, for the optimizer.
     pub vars: BTreeMap<String, Var>,
-    /// Where each lies in one long run of numbers.
+    /// The place of each matrix in one list of numbers.
     pub layout: cpu::Adapters,
 }
 
 impl Adapters {
-    /// Adapters in a layout, with these numbers, on a device.
+    /// Returns adapters in a layout, with these numbers, on a device.
     pub fn new(layout: cpu::Adapters, numbers: &[f32], device: &Device) -> ModelResult<Self> {
         let (mut of, mut vars) = (BTreeMap::new(), BTreeMap::new());
         let all: Vec<(&str, Var)> = layout
@@ -50,7 +50,7 @@ impl Adapters {
         Ok(Self { of, vars, layout })
     }
 
-    /// Puts the sums into a copy of the weights, in its kind of number. Whatever has no adapter stays as it is.
+    /// Writes the sums into a copy of the weights, in its number format. Other weights are unchanged.
     pub fn merge(&self, base: &Checkpoint, copy: &Checkpoint) -> Result<()> {
         for (name, adapter) in &self.of {
             let (a, b) = (adapter.a.as_detached_tensor(), adapter.b.as_detached_tensor());
@@ -61,7 +61,7 @@ impl Adapters {
         Ok(())
     }
 
-    /// Tensors by the matrices' names as one run of numbers on the host. What is missing is zero.
+    /// Returns tensors, given by matrix name, as one list on the host. Missing tensors are zero.
     pub fn flat(&self, tensors: &BTreeMap<String, Tensor>) -> Result<Vec<f32>> {
         let mut all = vec![0.0; self.layout.len()];
         for (name, place) in self.layout.places() {
@@ -72,13 +72,13 @@ impl Adapters {
         Ok(all)
     }
 
-    /// All numbers, on the host.
+    /// Returns all parameters, on the host.
     pub fn numbers(&self) -> Result<Vec<f32>> {
         let vars = self.vars.iter().map(|(name, var)| (name.clone(), var.as_detached_tensor()));
         self.flat(&vars.collect())
     }
 
-    /// Takes up these numbers.
+    /// Sets all parameters.
     pub fn set(&self, numbers: &[f32], device: &Device) -> Result<()> {
         for (name, dims, numbers) in self.layout.tensors(numbers) {
             self.vars[name].set(&Tensor::from_slice(numbers, dims, device)?)?;

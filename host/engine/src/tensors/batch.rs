@@ -1,4 +1,4 @@
-//! Sequences of other lengths as one padded batch.
+//! Sequences of different lengths as one padded batch.
 //!
 //! Shapes: B sequences, T tokens of the longest, R tokens of all answers.
 
@@ -8,41 +8,40 @@ use crate::SamplingMask;
 use crate::core::Sequence;
 use crate::model::ModelError;
 
-/// A batch on a device. Padding comes after a sequence's tokens: nothing looks ahead, so that none of them
-/// sees it.
+/// A batch on a device. Padding follows a sequence's tokens. Attention is causal, so no token
+/// sees the padding.
 pub struct Batch {
-    /// The sequences' numbers, in the batch's order.
+    /// Indices of the sequences, in the batch's order.
     pub numbers: Vec<usize>,
-    /// What the model reads, `[B, T]`, u32.
+    /// The model's input, `[B, T]`, u32.
     pub tokens: Tensor,
-    /// The places among `B · T` that foretell an answer's token, sequence by sequence, `[R]`, u32.
+    /// Positions among `B · T` that predict an answer's token, sequence by sequence, `[R]`, u32.
     pub places: Tensor,
     /// The tokens of the answers, `[R]`, u32.
     pub targets: Tensor,
-    /// What each target was drawn from, `[R, K]`, u32, those with fewer filled up by the target; none where that is the
-    /// whole vocabulary for all.
+    /// The tokens that each target was drawn from, `[R, K]`, u32; shorter rows are padded with the
+    /// target. `None` if all were drawn from the whole vocabulary.
     pub masks: Option<Tensor>,
-    /// How gradients of rows find back.
+    /// Indices for the gradients of rows.
     #[cfg(any(feature = "cuda", test))]
     pub back: BackIndices,
 }
 
-/// How gradients of rows find back: from those of answers to all places, and from places to tokens, one by
-/// one.
+/// Indices for the gradients of rows: from rows of answers to all positions, and from positions to tokens.
 #[cfg(any(feature = "cuda", test))]
 pub struct BackIndices {
-    /// For each of `B · T` places 1 + its number among [`Batch::places`], or 0; `[B · T]`, u32.
+    /// 1 + the index in [`Batch::places`] of each of `B · T` positions, or 0; `[B · T]`, u32.
     pub inverse: Tensor,
-    /// Each token that is read, once, u32.
+    /// The distinct tokens of the input, u32.
     pub tokens: Tensor,
-    /// Where each one's places begin, and the end of the last one's; u32.
+    /// Start of each token's positions in `places`, and the end of the last; u32.
     pub firsts: Tensor,
-    /// The places, token by token, among `B · T`, u32. Padding is none.
+    /// The positions among `B · T`, token by token, u32, without padding.
     pub places: Tensor,
 }
 
 impl Batch {
-    /// These sequences, by their numbers. A row's length is a multiple of `even`.
+    /// Returns a batch of the sequences with these indices. Row lengths are multiples of `even`.
     pub fn new(
         even: usize,
         sequences: &[Sequence<'_>],
@@ -84,7 +83,8 @@ impl Batch {
 
 #[cfg(any(feature = "cuda", test))]
 impl BackIndices {
-    /// For sequences whose tokens begin every `t` places, of `count`; those of the answers are given.
+    /// Returns the indices for sequences that begin every `t` of `count` positions; `answers` are
+    /// the positions in [`Batch::places`].
     fn new<'s>(
         sequences: impl Iterator<Item = &'s Sequence<'s>>,
         t: usize,
@@ -119,9 +119,8 @@ impl BackIndices {
     }
 }
 
-/// The numbers of sequences that go into a batch together: sequences of about one length, and with their
-/// padding no more tokens than all sequences have without it. Sequences without an answer have nothing to
-/// tell and are left out.
+/// Groups sequences into batches by their indices. A batch has similar lengths and, with padding,
+/// no more tokens than all sequences have without it. Sequences without an answer are left out.
 pub fn batches(sequences: &[Sequence<'_>]) -> Vec<Vec<usize>> {
     let most: usize = sequences.iter().map(Sequence::read).sum();
     let mut order: Vec<usize> = (0..sequences.len()).filter(|i| sequences[*i].answer() > 0).collect();
@@ -136,7 +135,7 @@ pub fn batches(sequences: &[Sequence<'_>]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Refuses tokens that the model has no embedding for: on a GPU nothing would say so.
+/// Returns an error for tokens without an embedding: a GPU would not report them.
 pub fn known(tokens: &[u32], vocabulary: usize) -> Result<(), ModelError> {
     match tokens.iter().find(|token| **token as usize >= vocabulary) {
         Some(token) => Err(ModelError::Token { token: *token, vocabulary }),

@@ -1,15 +1,13 @@
-//! An NVIDIA GPU as a [`Machine`]: kernels compiled at run time by NVRTC, launched on candle's stream;
-//! products by cuBLAS; a step's launches written down as a CUDA graph.
+//! An NVIDIA GPU as a [`Machine`]: kernels compiled at run time by NVRTC and launched on
+//! candle's stream, products by cuBLAS, and a step's launches recorded as a CUDA graph.
 //!
-//! All of it goes to the one stream that candle uses too, so that everything is done in the order of the
-//! asking. Addresses are plain numbers here: what lies behind them is kept by [`DeviceBuffer`]s, and no two of them
-//! overlap.
+//! All work goes to the one stream that candle uses too, so it runs in the order of the calls. Addresses
+//! are plain numbers here. [`DeviceBuffer`]s keep the memory behind them, and no two of them overlap.
 
-// The one place of the engine where the compiler can't vouch for memory. What makes it sound: a kernel is
-// given buffers of at least the sizes that its comment asks for (`fused.rs` and `kernels.rs` make both, and
-// `emulated.rs` runs the same launches with an unreadable page behind each buffer); the buffers outlive the
-// launches, because a buffer's drop frees its memory on the same stream; host memory is copied before a
-// call returns, or waited for.
+// The only unsafe memory access of the engine. Why it is sound: each kernel gets buffers of at least the
+// sizes in its comment (`fused.rs` and `kernels.rs` make both, and `emulated.rs` runs the same launches
+// with an unreadable page behind each buffer). Buffers outlive the launches, because dropping one frees
+// its memory on the same stream. Host memory is copied before a call returns, or the call waits.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
@@ -31,8 +29,8 @@ use super::machine::{
     Arg, DeviceBuffer, Factor, KERNELS, KernelConfig, Launch, Machine, Product, Recorder, SOURCES,
 };
 
-/// What cuBLAS may use for itself, in bytes: what NVIDIA recommends for Hopper. Its own would be made anew
-/// inside a graph.
+/// Size of cuBLAS's workspace in bytes: NVIDIA's recommendation for Hopper. Its own would be
+/// allocated again inside a graph.
 const WORKSPACE: usize = 32 << 20;
 
 /// A GPU, with kernels for one kind of model.
@@ -48,8 +46,8 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Compiles the kernels, once for each kind of model and process. `graphs` says whether launches are
-    /// written down.
+    /// Compiles the kernels, once per process for each kind of model. `graphs` says whether
+    /// launches are recorded.
     pub fn new(device: &Device, kind: KernelConfig, graphs: bool) -> Result<Self> {
         let cuda = device.as_cuda_device()?;
         let stream = cuda.cuda_stream();
@@ -63,9 +61,9 @@ impl Cuda {
         let sms = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).w()?;
 
         let workspace = buffer(device, WORKSPACE)?;
-        // A handle of its own: candle's outlives this workspace.
+        // A separate handle: candle's outlives this workspace.
         let blas = CudaBlas::new(Arc::clone(&stream)).w()?;
-        // SAFETY: the workspace is there for as long as `blas`, which is dropped before it.
+        // SAFETY: the workspace outlives `blas`, which is dropped before it.
         unsafe { cublas::sys::cublasSetWorkspace_v2(*blas.handle(), workspace.at as *mut _, WORKSPACE) }
             .result()
             .w()?;
@@ -96,7 +94,7 @@ impl Machine for Cuda {
     }
 
     fn fresh(&self, dims: &[usize], numbers: DType) -> Result<Tensor> {
-        // SAFETY: it holds numbers of any kind of bits, and kernels write them before anyone reads.
+        // SAFETY: any bits are valid numbers, and kernels write them before they are read.
         unsafe { Tensor::empty(dims, numbers, &self.device) }
     }
 
@@ -113,7 +111,7 @@ impl Machine for Cuda {
             return Ok(());
         }
         self.stream.context().bind_to_thread().w()?;
-        // SAFETY: the caller made the buffer at least as large. Memory of the host that is not pinned is
+        // SAFETY: the caller made the buffer at least as large. Host memory that is not pinned is
         // copied before the call returns.
         unsafe { result::memcpy_htod_async(buffer.at, bytes, self.stream.cu_stream()) }.w()
     }
@@ -121,7 +119,7 @@ impl Machine for Cuda {
     fn read(&self, buffer: &DeviceBuffer, bytes: usize) -> Result<Vec<u8>> {
         let mut read = vec![0; bytes];
         self.stream.context().bind_to_thread().w()?;
-        // SAFETY: the room is at least as large, and `read` is not touched before the stream is done with it.
+        // SAFETY: the buffer is at least as large, and `read` is not touched before the stream is done.
         unsafe { result::memcpy_dtoh_async(&mut read, buffer.at, self.stream.cu_stream()) }.w()?;
         self.stream.synchronize().w()?;
         Ok(read)
@@ -143,8 +141,8 @@ impl Machine for Cuda {
             block_dim: (launch.threads as u32, 1, 1),
             shared_mem_bytes: launch.shared as u32,
         };
-        // SAFETY: `fused.rs` and `kernels.rs` give each kernel the arguments of its signature, and buffers of
-        // the sizes that it asks for; the tests on the CPU hold them to both.
+        // SAFETY: `fused.rs` and `kernels.rs` give each kernel the arguments of its signature and
+        // buffers of the required sizes; the tests on the CPU check both.
         unsafe { builder.launch(config) }.w()?;
         Ok(())
     }
@@ -163,11 +161,12 @@ impl Machine for Cuda {
     }
 }
 
-/// A matrix for cuBLAS: its address, whether it is taken across, and its columns as it is stored.
+/// A matrix for cuBLAS: its address, whether it is transposed, and its columns as stored.
 type Stored = (u64, bool, usize);
 
 impl Cuda {
-    /// `y = a · b` by `[M, K]` and `[K, N]`. What is made has an address, may be bfloat16, and may be added to.
+    /// Computes `y = a · b`, `[M, K]` by `[K, N]`. `y` is an address, whether in bfloat16, and
+    /// whether to add.
     fn gemm(
         &self,
         (y, rounded, add): (u64, bool, bool),
@@ -180,8 +179,8 @@ impl Cuda {
         let (alpha, beta) = (1.0_f32, if add { 1.0_f32 } else { 0.0 });
         let turned =
             |across| if across { cublasOperation_t::CUBLAS_OP_T } else { cublasOperation_t::CUBLAS_OP_N };
-        // cuBLAS counts columns first: there it is yᵀ = bᵀ · aᵀ, where what is stored by rows is across already.
-        // SAFETY: the caller made the three buffers as large as the product says.
+        // cuBLAS is column-major: there it is yᵀ = bᵀ · aᵀ, and rows as stored are already transposed.
+        // SAFETY: the caller made the three buffers as large as the product requires.
         unsafe {
             cublas::result::gemm_ex(
                 *self.blas.handle(),
@@ -231,23 +230,23 @@ impl Recorder for Cuda {
     }
 }
 
-/// The device of this number, with one stream for all threads: candle's own choice is a stream for each
-/// thread, and an engine may be asked from several.
+/// Opens a device with one stream for all threads. candle's default is a stream per thread, but
+/// several threads may call an engine.
 pub fn open(number: usize) -> Result<Device> {
     let device = Device::new_cuda_with_stream(number)?;
     let cuda = device.as_cuda_device()?;
-    // SAFETY: there is one stream, so that nothing is freed or read before its turn.
+    // SAFETY: there is only one stream, so nothing is freed or read out of order.
     unsafe { cuda.disable_event_tracking() };
     keep_freed(number).w()?;
     Ok(device)
 }
 
-/// Memory that was given back stays with this process. It would else go back to the driver whenever the host
-/// waits for the device, and taking it up anew costs milliseconds.
+/// Keeps freed memory in this process. Otherwise it would return to the driver whenever the
+/// host waits for the device, and allocating it again takes milliseconds.
 fn keep_freed(number: usize) -> std::result::Result<(), DriverError> {
     let mut pool = std::ptr::null_mut();
     let mut most = u64::MAX;
-    // SAFETY: libcuda is loaded, for there is a context; both calls write or read what they are pointed to.
+    // SAFETY: libcuda is loaded, since there is a context; both calls only access their pointers' targets.
     unsafe {
         sys::cuDeviceGetDefaultMemPool(&raw mut pool, result::device::get(number as i32)?).result()?;
         let what = sys::CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
@@ -255,7 +254,7 @@ fn keep_freed(number: usize) -> std::result::Result<(), DriverError> {
     }
 }
 
-/// The kernels for a kind of model and a compute capability, as PTX.
+/// Returns the kernels for a kind of model and a compute capability, as PTX.
 fn compile(kind: KernelConfig, capability: i32) -> Result<Arc<str>> {
     type Compiled = Mutex<HashMap<(KernelConfig, i32), Arc<str>>>;
     static COMPILED: OnceLock<Compiled> = OnceLock::new();
@@ -276,14 +275,14 @@ fn compile(kind: KernelConfig, capability: i32) -> Result<Arc<str>> {
     Ok(ptx)
 }
 
-/// Memory as candle gives it. Not by the driver itself, so that both share what was given back.
+/// Allocates memory through candle, not the driver, so that both share freed memory.
 fn buffer(device: &Device, bytes: usize) -> Result<DeviceBuffer> {
     let tensor = Tensor::zeros(bytes.max(1), DType::U8, device)?;
     let cuda: &CudaDevice = device.as_cuda_device()?;
     lend(&tensor, &cuda.cuda_stream())
 }
 
-/// A tensor's address. Its numbers lie on one stream with all that reads them here.
+/// Returns a tensor's address. Its numbers are on the same stream as everything that reads them here.
 fn lend(tensor: &Tensor, stream: &CudaStream) -> Result<DeviceBuffer> {
     if !tensor.is_contiguous() {
         bail!("a tensor that is not contiguous has no address of its own");
@@ -306,7 +305,7 @@ mod tests {
     use super::*;
     use crate::skip::skip;
 
-    /// NVRTC itself, without a GPU, where `ALLOT_NVRTC` says that it is in `LD_LIBRARY_PATH`.
+    /// Uses NVRTC without a GPU, if `ALLOT_NVRTC` says that it is in `LD_LIBRARY_PATH`.
     #[test]
     fn nvrtc_compiles_the_kernels() {
         if std::env::var_os("ALLOT_NVRTC").is_none() {

@@ -1,12 +1,11 @@
 //! Sampling many answers at once on a device.
 //!
-//! A prompt is read once for all of its answers; a finished answer leaves its slot of the caches to the next.
-//! How the tokens of the answers on their way are made is left to [`Steps`]: by candle's operations
-//! (`plain.rs`), or by kernels of our own (`fused.rs`).
+//! A prompt is read once for all of its answers. A finished answer gives its slot of the caches
+//! to the next. [`Steps`] generates the tokens: with candle's operations (`plain.rs`) or this
+//! crate's kernels (`fused.rs`).
 //!
-//! A device's sums depend on the shape of what it is given, so that a row's numbers may differ in their last
-//! bits with what is sampled beside it. What is drawn with is the same whatever happens: an answer's own
-//! seed, in [`Draft`], as on the CPU.
+//! A device's sums depend on the shapes of its inputs, so a row's last bits may depend on the rows sampled
+//! beside it. The random numbers do not: they come from an answer's own seed, in [`Draft`], as on the CPU.
 //!
 //! Shapes: K key and value heads, T tokens, E head, V vocabulary.
 
@@ -21,65 +20,65 @@ use crate::core::{Answered, Request};
 use crate::draft::Draft;
 use crate::model::{Checkpoint, Decoder, ModelError};
 
-/// Tokens of prompts that are read at a time, padding included; a longer prompt is read alone.
+/// Prompt tokens that are read at a time, including padding; a longer prompt is read alone.
 const AT_ONCE: usize = 1 << 13;
 
-/// What sampling needs to know.
+/// Inputs of sampling.
 pub struct Decode<'a> {
     /// The weights to compute with.
     pub weights: &'a Checkpoint,
-    /// What prompts are read by.
+    /// Reads the prompts.
     pub learning: &'a dyn Learning,
-    /// Looked at between two tokens, or several.
+    /// Polled once per token, or once for several tokens.
     pub interrupt: &'a Interrupt,
 }
 
-/// What was read of a prompt.
+/// The result of reading a prompt.
 pub struct Prefix {
     /// Keys and values of each block, `[1, K, T, E]` each.
     pub blocks: Vec<(Tensor, Tensor)>,
     /// Tokens of the prompt.
     pub tokens: usize,
-    /// What it says of the next token, `[V]`.
+    /// Logits of the next token, `[V]`.
     pub logits: Tensor,
 }
 
-/// An answer on its way.
+/// An answer that is being generated.
 pub struct Active {
     number: usize,
-    /// What was read of its prompt.
+    /// The result of reading its prompt.
     pub prefix: Arc<Prefix>,
-    /// What there is of it.
+    /// The answer so far.
     pub draft: Draft,
 }
 
-/// Slots of the caches, and what they must hold.
+/// Number of slots in the caches, and the lengths that they must hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Answers at a time.
+    /// Answers sampled at a time.
     pub slots: usize,
-    /// Most tokens of a prompt and an answer that are read. An answer's last token never is.
+    /// Maximum tokens read of a prompt and an answer together. An answer's last token is never read.
     pub whole: usize,
-    /// Most tokens of an answer that are read.
+    /// Maximum tokens read of an answer.
     #[cfg(any(feature = "cuda", test))]
     pub answer: usize,
 }
 
-/// How tokens are made. `owners` are the answers in the slots of the caches.
+/// Generates tokens. `owners` are the answers in the slots of the caches.
 pub trait Steps {
-    /// Takes up the answers that are in these slots now.
+    /// Starts the answers that are now in these slots.
     fn begin(&mut self, owners: &mut [Option<Active>], slots: &[usize]) -> Result<(), ModelError>;
 
-    /// One more token for every answer that is not at its end, or several.
+    /// Adds one or several tokens to every unfinished answer.
     fn advance(&mut self, owners: &mut [Option<Active>]) -> Result<(), ModelError>;
 
-    /// Removes free slots once they are half of all: at the end, when the longest
-    /// answers are awaited, every further token would cost as much as for all of them.
+    /// Removes free slots once they are at least half of all. Near the end only the longest answers
+    /// remain, and each token would otherwise cost as much as for all slots.
     fn shrink(&mut self, owners: &mut Vec<Option<Active>>) -> Result<(), ModelError>;
 }
 
 impl Extent {
-    /// For these requests, so many at a time.
+    /// Returns the extent for these requests, `rows` at a time.
     pub fn of(requests: &[Request<'_>], rows: usize) -> Self {
         let answer = |r: &Request<'_>| (r.sampling.max_tokens as usize).saturating_sub(1);
         Self {
@@ -92,7 +91,7 @@ impl Extent {
 }
 
 impl Decode<'_> {
-    /// Samples an answer to each request, and hands it over when it is whole, with its request's number.
+    /// Samples an answer to each request. `whole` receives each complete answer with its request's index.
     pub fn run(
         &self,
         requests: &[Request<'_>],
@@ -105,7 +104,7 @@ impl Decode<'_> {
         let mut owners: Vec<Option<Active>> = (0..slots).map(|_| None).collect();
         let (mut next, mut shared) = (0, None);
         loop {
-            // A fresh answer may have its first token by now, which may have been its last.
+            // A new answer may already have its first token, and this may be its last.
             while next < requests.len() && owners.iter().any(Option::is_none) {
                 next = self.admit(requests, next, &mut owners, steps, &mut shared)?;
                 retire(&mut owners, whole);
@@ -119,7 +118,7 @@ impl Decode<'_> {
         }
     }
 
-    /// Gives free slots to the next requests. Gives the first request that is left.
+    /// Gives free slots to the next requests. Returns the index of the first remaining request.
     fn admit<'r>(
         &self,
         requests: &[Request<'r>],
@@ -131,7 +130,7 @@ impl Decode<'_> {
         let mut free: Vec<usize> = (0..owners.len()).filter(|i| owners[*i].is_none()).collect();
         free.truncate(requests.len() - next);
         let taken = &requests[next..next + free.len()];
-        // One read for each run of one prompt; the last prompt may go on from the call before.
+        // Consecutive requests share a read of their prompt; the last prompt may come from the call before.
         let mut prompts: Vec<&'r [u32]> = taken.iter().map(|r| r.prompt).collect();
         prompts.dedup();
         let known = shared.take().filter(|(old, _)| prompts.first() == Some(old));
@@ -161,12 +160,12 @@ impl Decode<'_> {
         Ok(next + taken.len())
     }
 
-    /// Reads prompts, of which the longest has so many tokens.
+    /// Reads prompts, the longest of which has `longest` tokens.
     fn read(&self, prompts: &[&[u32]], longest: usize) -> Result<Vec<Prefix>, ModelError> {
         let decoder = Decoder::frozen(self.weights);
         let longest = longest.next_multiple_of(self.learning.even());
         let (_, device) = kind(self.weights)?;
-        // Padding comes last, where nothing that counts looks at it.
+        // Padding comes last, and no token that counts attends to it.
         let mut tokens = vec![0_u32; prompts.len() * longest];
         for (row, prompt) in tokens.chunks_exact_mut(longest).zip(prompts) {
             row[..prompt.len()].copy_from_slice(prompt);
@@ -194,18 +193,18 @@ impl Decode<'_> {
     }
 }
 
-/// What kind of number a model computes in, and where.
+/// Returns the number format and the device that a model computes with.
 pub fn kind(weights: &Checkpoint) -> Result<(DType, Device), ModelError> {
     let head = Decoder::frozen(weights).head()?;
     Ok((head.dtype(), head.device().clone()))
 }
 
-/// The final norm and the head: `[R, D]` to `[R, V]`.
+/// Applies the final norm and the head: `[R, D]` to `[R, V]`.
 pub fn logits(decoder: &Decoder<'_>, x: &Tensor) -> Result<Tensor, ModelError> {
     Ok(decoder.logits(decoder.finish(x)?.matmul(&decoder.head()?.t()?)?)?)
 }
 
-/// Takes finished answers out of their slots.
+/// Removes finished answers from their slots.
 fn retire(owners: &mut [Option<Active>], whole: &mut dyn FnMut(usize, Answered)) {
     for owner in owners {
         if let Some(row) = owner.take_if(|row| row.draft.done()) {

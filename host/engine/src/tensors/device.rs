@@ -1,4 +1,4 @@
-//! Where a core computes: the CPU, or an NVIDIA GPU.
+//! The device of a core: the CPU or an NVIDIA GPU.
 
 pub use allot_settings::DeviceName;
 
@@ -10,7 +10,7 @@ use crate::model::ModelError;
 ///
 /// # Errors
 ///
-/// What keeps it from being used, in one sentence.
+/// Returns why the device cannot be used, in one sentence.
 pub fn open(name: DeviceName) -> Result<Device, ModelError> {
     match name {
         DeviceName::Cpu => Ok(Device::Cpu),
@@ -29,11 +29,11 @@ fn cuda(_: usize) -> Result<Device, Refusal> {
     Err(no_cuda())
 }
 
-/// Why there is no GPU, and what to do.
+/// Returns why there is no GPU, and a hint.
 #[cfg(not(feature = "cuda"))]
 pub(crate) fn no_cuda() -> Refusal {
     let reason = "this program was built without CUDA".to_owned();
-    (reason, "build it with `--features cuda` (see docs/how-to/cuda.md), or set the device to \"cpu\"")
+    (reason, "build it with `--features cuda`, or set the device to \"cpu\"")
 }
 
 #[cfg(feature = "cuda")]
@@ -41,17 +41,17 @@ fn cuda(number: usize) -> Result<Device, Refusal> {
     quietly(|| super::cuda::open(number))
 }
 
-/// Does what may be the first to need one of CUDA's libraries.
+/// Runs work that may be the first to need one of CUDA's libraries.
 ///
-/// A program that loads them as it goes learns only then whether they are there, and cudarc panics where one
-/// is not: libcuda, but cuBLAS, cuRAND and NVRTC too. cudarc's own question for libcuda, `is_culib_present`,
-/// is not there to be asked in a program that is linked with the libraries, which is candle's default. So the
-/// panic is caught here, quietly, before there is anything that it could break.
+/// Libraries that are loaded at run time may be missing, and then cudarc panics: libcuda, cuBLAS,
+/// cuRAND or NVRTC. cudarc's check for libcuda, `is_culib_present`, does not exist in programs
+/// linked with the libraries, which is candle's default. So the panic is caught here, without
+/// output, before it can break anything.
 #[cfg(feature = "cuda")]
 pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Refusal> {
     thread_local!(static QUIET: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
     static HOOK: std::sync::Once = std::sync::Once::new();
-    // Panics of other threads are told all the while.
+    // Panics of other threads are still reported.
     HOOK.call_once(|| {
         let told = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -61,16 +61,14 @@ pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Re
         }));
     });
     QUIET.set(true);
-    // An error's words come from the library too.
+    // The error text also comes from the library.
     let work = std::panic::AssertUnwindSafe(|| work().map_err(|e| e.to_string()));
     let done = std::panic::catch_unwind(work);
     QUIET.set(false);
     let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
     match done {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(words)) => {
-            Err((first(&words), "`nvidia-smi` lists the devices that there are; see docs/how-to/cuda.md"))
-        }
+        Ok(Err(words)) => Err((first(&words), "run `nvidia-smi`: it lists the devices that there are")),
         Err(panic) => {
             let words = panic.downcast_ref::<String>().map_or("", String::as_str);
             // `Unable to dynamically load the "cuda" shared library - searched for …`
@@ -78,10 +76,7 @@ pub fn quietly<T>(work: impl FnOnce() -> candle_core::Result<T>) -> Result<T, Re
                 Some(name) => format!("its library lib{name} is not on this machine, or can't be loaded"),
                 None => format!("CUDA's libraries are not what they should be ({})", first(words)),
             };
-            Err((
-                reason,
-                "add its folder to LD_LIBRARY_PATH (see docs/how-to/cuda.md), or set the device to \"cpu\"",
-            ))
+            Err((reason, "add its folder to LD_LIBRARY_PATH, or set the device to \"cpu\""))
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A [`Machine`] without a GPU, for tests: a process that runs the very source of the kernels on the CPU
-//! (`emulated/machine.cpp`). It is compiled by the C++ compiler of this machine; where there is none, tests
-//! say so loudly and hold nothing.
+//! A [`Machine`] without a GPU, for tests: a process that runs the kernels' own source on the
+//! CPU (`emulated/machine.cpp`). It needs this machine's C++ compiler; without one, tests
+//! report a skip and check nothing.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufWriter, Read as _, Write as _};
@@ -13,18 +13,18 @@ use candle_core::{DType, Device, Error, Result, Tensor, bail};
 use super::machine::{Arg, DeviceBuffer, Factor, KernelConfig, Launch, Machine, Product, Recorder, SOURCES};
 use crate::skip::skip;
 
-/// What the kernels are compiled around.
+/// The program that the kernels are compiled into.
 const MACHINE: &str = include_str!("emulated/machine.cpp");
 
 /// A process that runs kernels.
 pub struct Emulated {
     line: Arc<Mutex<Line>>,
     width: usize,
-    /// What is being written down.
+    /// The recording in progress.
     script: Mutex<Option<Vec<u8>>>,
 }
 
-/// The way to it and back. It ends when its input does.
+/// Pipes to the process and back. The process ends when its input is closed.
 struct Line {
     to: BufWriter<ChildStdin>,
     from: ChildStdout,
@@ -37,7 +37,7 @@ struct Reaped(Child);
 struct Held(Arc<Mutex<Line>>, u64);
 
 impl Emulated {
-    /// A machine of so many blocks side by side; `None`, and a word about it, where there is no C++ compiler.
+    /// Returns a machine with `width` parallel blocks; `None`, with a notice, if there is no C++ compiler.
     pub fn new(kind: KernelConfig, width: usize) -> Result<Option<Self>> {
         let Some(program) = program(kind)? else { return Ok(None) };
         let mut child = Command::new(program)
@@ -50,7 +50,7 @@ impl Emulated {
         Ok(Some(Self { line: Arc::new(Mutex::new(line)), width, script: Mutex::new(None) }))
     }
 
-    /// Says something, now or when it is replayed.
+    /// Sends a message, now or when it is replayed.
     fn say(&self, words: &[u8]) -> Result<()> {
         match &mut *held(&self.script) {
             Some(script) => {
@@ -80,7 +80,7 @@ impl Line {
 
 impl Drop for Reaped {
     fn drop(&mut self) {
-        // Its input is closed by now.
+        // The process's input is closed by now.
         let _ = self.0.wait();
     }
 }
@@ -111,7 +111,7 @@ impl Machine for Emulated {
         let numbers = || flat.to_dtype(DType::F32)?.to_vec1::<f32>();
         let bytes: Vec<u8> = match tensor.dtype() {
             DType::F32 => numbers()?.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            // Its upper half is all that there is.
+            // The upper half has all of its bits.
             DType::BF16 => {
                 numbers()?.iter().flat_map(|x| ((x.to_bits() >> 16) as u16).to_le_bytes()).collect()
             }
@@ -123,7 +123,7 @@ impl Machine for Emulated {
         Ok(buffer)
     }
 
-    /// Holds what is no number: whatever a kernel forgets to write is noticed.
+    /// Filled with NaN, so that tests notice anything that a kernel forgets to write.
     fn fresh(&self, dims: &[usize], numbers: DType) -> Result<Tensor> {
         Tensor::full(f32::NAN, dims, &Device::Cpu)?.to_dtype(numbers)
     }
@@ -186,7 +186,7 @@ impl Machine for Emulated {
         self.say(&words)
     }
 
-    /// candle's product: no kernel of ours is in it.
+    /// Uses candle's product: it contains no kernel of this crate.
     fn multiply(&self, made: &Tensor, a: Factor<'_>, b: Factor<'_>, add: bool) -> Result<()> {
         let ((rows, inner), (same, columns)) = (a.dims()?, b.dims()?);
         if inner != same || made.dims2()? != (rows, columns) {
@@ -221,8 +221,8 @@ impl Recorder for Emulated {
     }
 }
 
-/// The program for a kind of model. It lies beside the tests, by a name that tells what it was made of, and
-/// is made where it is not there yet.
+/// Returns the program for a kind of model, compiling it if it does not exist yet. It is stored
+/// beside the tests, under a name with a hash of its inputs.
 fn program(kind: KernelConfig) -> Result<Option<PathBuf>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -244,7 +244,7 @@ fn program(kind: KernelConfig) -> Result<Option<PathBuf>> {
     std::fs::create_dir_all(&folder).map_err(Error::wrap)?;
     std::fs::write(folder.join("kernels.cu"), kernels).map_err(Error::wrap)?;
     std::fs::write(folder.join("machine.cpp"), MACHINE).map_err(Error::wrap)?;
-    // No sums of products in one rounding, so that the same numbers come out on every processor.
+    // No fused multiply-adds, so that results are the same on every processor.
     let flags = ["-std=c++17", "-O2", "-fno-strict-aliasing", "-ffp-contract=off", "-w", "-U_FORTIFY_SOURCE"];
     let aside = folder.join(format!("machine-{}", std::process::id()));
     let mut command = Command::new(&compiler);

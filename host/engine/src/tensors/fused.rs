@@ -1,14 +1,14 @@
-//! Steps by kernels of our own, on a [`Recorder`]. Nothing waits for the host but a look every few tokens,
-//! when it reads what was drawn, gives the slots of finished answers to others, and hands over the random
-//! numbers for the tokens to come. An answer that comes to its end in between is passed over by the kernels.
-//! What is drawn does not depend on how often is looked.
+//! Steps by this crate's kernels, on a [`Recorder`]. The device only waits for the host every
+//! few tokens: the host reads the drawn tokens, gives slots of finished answers to others, and
+//! writes the random numbers of the next tokens. Kernels skip answers that finish in between.
+//! The draws do not depend on how often the host inspects them.
 //!
-//! A prompt's keys and values stay where they were read, and all of its answers attend to them there; an
-//! answer's own lie in a cache for each block, a slot each. A step is the same launches with the same
-//! addresses every time, so that a machine may write them down once and do them again.
+//! A prompt's keys and values stay where they were read, and all of its answers attend to them
+//! there. Each answer's own are in a slot of each block's cache. All steps have the same
+//! launches with the same addresses, so that a machine can record them once and replay them.
 //!
-//! Shapes: R rows of the batch, a slot each; S tokens of the longest answer; D hidden, F feed-forward, H
-//! query heads, K key and value heads, E head, V vocabulary.
+//! Shapes: R rows of the batch, a slot each; S tokens of the longest answer; D hidden, F
+//! feed-forward, H query heads, K key and value heads, E head, V vocabulary.
 
 mod launches;
 mod workspace;
@@ -22,19 +22,19 @@ use crate::core::TokenStatistics;
 use crate::model::{Checkpoint, Decoder, ModelError, Shape};
 use workspace::{BlockBuffers, DRAWN, STATE, Workspace, bytes};
 
-/// Tokens between two looks. A look costs a wait and some hundred microseconds; an answer that has come to
-/// its end is computed along until the next, so that half of these tokens are wasted on it.
+/// Tokens between two inspections. An inspection costs a wait of some hundred microseconds. A finished
+/// answer is computed until the next inspection, which wastes half of these tokens on average.
 pub const STRIDE: usize = 16;
 
-/// Whether the launches of a step are written down.
+/// State of the recording of a step.
 enum Script<R> {
-    /// Not yet: the first step of a batch is done as it is, so that libraries have loaded what they need.
+    /// None yet: the first step of a batch runs directly, so that libraries load what they need.
     Not,
-    /// From the next one on.
+    /// The next step is recorded.
     Next,
-    /// Done.
+    /// Recorded.
     Written(R),
-    /// The machine does not do that.
+    /// The machine does not record.
     Never,
 }
 
@@ -43,7 +43,7 @@ pub struct Fused<'a, M: Recorder> {
     machine: &'a M,
     kind: KernelConfig,
     shape: &'a Shape,
-    /// The kernels know its tokens, the host its texts, too: a row that a text ends is computed along until the next look.
+    /// Kernels only know the stop tokens; a row that ends by a text runs on until the next inspection.
     stops: &'a Stops,
     extent: Extent,
     stride: usize,
@@ -55,19 +55,19 @@ pub struct Fused<'a, M: Recorder> {
     workspace: Workspace,
     /// The slots of the batch's rows.
     batch: Vec<usize>,
-    /// Addresses in [`Workspace::prompts`], and what keeps them valid for each slot.
+    /// Addresses in [`Workspace::prompts`], and the buffers that keep them valid, for each slot.
     addresses: Vec<u64>,
     lent: Vec<Vec<DeviceBuffer>>,
-    /// Slots that had a token drawn from their prompt since the look.
+    /// Slots for which a token was drawn from their prompt's logits since the last inspection.
     fresh: Vec<usize>,
-    /// Whether the kernels know less than the host.
+    /// Whether the kernels' state is older than the host's.
     stale: bool,
     script: Script<M::Recording>,
 }
 
 impl<'a, M: Recorder> Fused<'a, M> {
-    /// Empty caches, on a machine whose kernels are compiled for this kind of model. It looks every `stride`
-    /// tokens.
+    /// Returns empty caches on a machine with kernels for this kind of model. The host inspects
+    /// every `stride` tokens.
     pub fn new(
         machine: &'a M,
         kind: KernelConfig,
@@ -106,7 +106,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
         Ok(steps)
     }
 
-    /// The rows of the batch work for these slots from now on.
+    /// Assigns these slots to the rows of the batch.
     fn batch(&mut self, slots: Vec<usize>) -> Result<(), ModelError> {
         let each = slots.iter().map(|slot| (*slot as u32).to_le_bytes());
         self.machine.write(&self.workspace.slots, &bytes(each))?;
@@ -115,7 +115,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
         Ok(())
     }
 
-    /// Tells the kernels what the host knows.
+    /// Writes the host's state to the kernels.
     fn tell(&mut self, owners: &[Option<Active>]) -> Result<(), ModelError> {
         let mut states = Vec::with_capacity(STATE * owners.len());
         let mut units = vec![0.0; (self.stride + 1) * owners.len()];
@@ -145,7 +145,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
         Ok(())
     }
 
-    /// Reads what was drawn since the last look, in so many steps, into the drafts.
+    /// Reads the tokens drawn since the last inspection, in `steps` steps, into the drafts.
     fn look(&mut self, owners: &mut [Option<Active>], steps: usize) -> Result<(), ModelError> {
         let ring = self.stride + 1;
         let drawn = self.machine.read(&self.workspace.drawn, DRAWN * ring * owners.len())?;
@@ -167,7 +167,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
         Ok(())
     }
 
-    /// One more token for every row of the batch.
+    /// Adds one token to every row of the batch.
     fn step(&mut self) -> Result<(), ModelError> {
         match &self.script {
             Script::Written(script) => return Ok(self.machine.replay(script)?),
@@ -227,7 +227,7 @@ impl<M: Recorder> Steps for Fused<'_, M> {
         if self.stale {
             self.tell(owners)?;
         }
-        // Tokens that the longest answer may still have.
+        // Maximum number of tokens that any answer may still get.
         let left = |(slot, owner): (usize, &Option<Active>)| {
             let row = owner.as_ref().filter(|row| !row.draft.done())?;
             let had = row.draft.len() + usize::from(self.fresh.contains(&slot));

@@ -1,4 +1,4 @@
-//! Gradients of what is trained, as they add up over sequences: of all weights, or of adapters beside some of them.
+//! Gradients of trained parameters, summed over sequences: of all weights, or of adapters of some.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,44 +7,44 @@ use candle_core::{DType, Result, Tensor};
 
 use super::adapted::{Adapter, Adapters};
 
-/// Gradients by the names of what is trained, f32.
+/// Gradients by parameter name, f32.
 #[derive(Default)]
 pub struct Gradients {
     of: BTreeMap<String, Tensor>,
-    /// What is trained beside weights, and they are not.
+    /// The adapters, if they are trained instead of the weights.
     adapters: Option<Arc<Adapters>>,
 }
 
 impl Gradients {
-    /// None yet, of these adapters or else of all weights.
+    /// Returns empty gradients, for these adapters or else for all weights.
     pub fn new(adapters: Option<Arc<Adapters>>) -> Self {
         Self { of: BTreeMap::new(), adapters }
     }
 
-    /// All of them, by name.
+    /// Returns all gradients by name.
     pub fn all(&self) -> &BTreeMap<String, Tensor> {
         &self.of
     }
 
-    /// The same, to be kept.
+    /// Returns all gradients by name, owned.
     pub fn into_all(self) -> BTreeMap<String, Tensor> {
         self.of
     }
 
-    /// Whether a weight is trained itself.
+    /// Returns whether the weights themselves are trained.
     pub fn wants(&self, _weight: &str) -> bool {
         self.adapters.is_none()
     }
 
-    /// What is trained beside a weight.
+    /// Returns a weight's adapter, if it has one.
     pub fn adapter(&self, weight: &str) -> Option<Adapter> {
         self.adapters.as_ref()?.of.get(weight).cloned()
     }
 
-    /// Adds a weight's gradient to those that are there: to its own, or by the chain rule to those of what is trained
-    /// beside it, from `W + s B A`: `dA = s Bᵀ dW`, `dB = s dW Aᵀ`. Where nothing of it is trained it is dropped.
+    /// Adds a weight's gradient: to its own, or by the chain rule to those of its adapter, from
+    /// `W + s B A`: `dA = s Bᵀ dW`, `dB = s dW Aᵀ`. Drops it if neither is trained.
     pub fn add(&mut self, weight: &str, gradient: &Tensor) -> Result<()> {
-        // Detached: candle leaves to a variable's gradient all that it was made of, activations with it.
+        // Detached: candle keeps a gradient's whole graph alive, including activations.
         let whole = gradient.detach().to_dtype(DType::F32)?;
         if self.wants(weight) {
             return self.renew(weight, |sum| match sum {
@@ -62,12 +62,12 @@ impl Gradients {
         Ok(())
     }
 
-    /// Takes a gradient out, to be put back with more in it.
+    /// Removes and returns a gradient, to be added to and put back.
     pub fn take(&mut self, name: &str) -> Option<Tensor> {
         self.of.remove(name)
     }
 
-    /// Puts in a gradient's place what is made of it, or of nothing where none is there.
+    /// Replaces a gradient by the result of `make`, which gets the old one or `None`.
     pub fn renew(&mut self, name: &str, make: impl FnOnce(Option<Tensor>) -> Result<Tensor>) -> Result<()> {
         let sum = self.of.remove(name);
         self.of.insert(name.to_owned(), make(sum)?);

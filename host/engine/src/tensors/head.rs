@@ -1,6 +1,6 @@
-//! The head: from the stream to log-probabilities of the tokens that came, and back. The vocabulary can be
-//! large, so logits are made for a few rows at a time and never kept; the backward pass makes them again,
-//! and is written out, for candle's own would hold several copies of them.
+//! The head: from the stream to log-probabilities of the target tokens, and back. Vocabularies can
+//! be large, so logits are computed for a few rows at a time and never kept. The backward pass
+//! recomputes them and is written by hand, because candle's own would hold several copies of them.
 //!
 //! Shapes: R rows, N of them at a time, D hidden, V vocabulary.
 
@@ -15,20 +15,20 @@ use crate::model::{Decoder, Variant};
 pub struct Head<'a> {
     /// Its matrix, `[V, D]`.
     pub weight: Tensor,
-    /// What becomes of logits, where that is something.
+    /// Scales and caps logits, if the model does that.
     pub decoder: Decoder<'a>,
-    /// The same, for the way back.
+    /// The same settings, for the backward pass.
     pub variant: &'a Variant,
-    /// What logits are divided by before they become probabilities.
+    /// Divisor of the logits.
     pub temperature: f32,
     pub learning: &'a dyn Learning,
-    /// What targets were drawn from, `[R, K]`: see [`super::batch::Batch::masks`].
+    /// The tokens that targets were drawn from, `[R, K]`: see [`super::batch::Batch::masks`].
     pub masks: Option<&'a Tensor>,
 }
 
 impl Head<'_> {
-    /// What the model thinks of each target `[R]`, after the final norm: `x` is `[R, D]`. `[R, 3]`, as
-    /// [`Learning::logprob_entropy`] has it.
+    /// Returns statistics of each target `[R]`, as [`Learning::logprob_entropy`] defines them:
+    /// `[R, 3]`. `x` is `[R, D]`, after the final norm.
     pub fn logprob_entropy(&self, x: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let one = |(from, n)| {
             self.learning.logprob_entropy(
@@ -44,8 +44,8 @@ impl Head<'_> {
         Tensor::cat(&statistics, 0)
     }
 
-    /// The backward pass: from the gradients by what was said of each target, `[R]`, those of `x`, in its kind of number,
-    /// and of the matrix, in float32, added to `sum`; none of that where it is not `wanted`.
+    /// Runs the backward pass from the gradients by each target's statistics, `[R]`. Returns the gradient
+    /// of `x`, in its number format, and that of the matrix, f32, added to `sum`; `None` unless `wanted`.
     pub fn back(
         &self,
         x: &Tensor,
@@ -61,7 +61,7 @@ impl Head<'_> {
             let (targets, statistics, slopes) =
                 (chunk(targets)?, chunk(statistics)?, slopes.narrow(from, n)?);
             let logits = self.logits(&x)?;
-            // The slope of what keeps them under a cap, and of what they are divided by.
+            // The derivative of the cap and of the scaling.
             let slope = match self.variant.logit_cap {
                 Some(cap) => Some((((&logits / cap)?.sqr()?.neg()? + 1.0)? / self.variant.logits)?),
                 None => None,
@@ -85,7 +85,7 @@ impl Head<'_> {
         Ok((Tensor::cat(&dx, 0)?, dweight))
     }
 
-    /// Logits of rows from one on, of which those that sampling left out are next to impossible.
+    /// Masks the logits of rows from `from` on: excluded tokens get a very low logit.
     fn left(&self, logits: Tensor, from: usize) -> Result<Tensor> {
         let Some(masks) = self.masks else { return Ok(logits) };
         let kept = masks.narrow(0, from, logits.dim(0)?)?.contiguous()?;
@@ -98,14 +98,14 @@ impl Head<'_> {
         self.decoder.logits(x.matmul(&self.weight.t()?)?)
     }
 
-    /// First row and number of rows of each chunk.
+    /// Returns the first row and the number of rows of each chunk.
     fn chunks(&self, x: &Tensor) -> Result<Vec<(usize, usize)>> {
         let (rows, most) = (x.dim(0)?, (self.learning.logits() / self.weight.dim(0)?).max(1));
         Ok((0..rows).step_by(most).map(|from| (from, most.min(rows - from))).collect())
     }
 }
 
-/// Thoughts on the host, in one go: each wait for a device costs more than the numbers.
+/// Copies statistics to the host at once: each wait for a device costs more than the numbers.
 pub fn told(statistics: &Tensor) -> Result<Vec<TokenStatistics>> {
     let told = |row: Vec<f32>| TokenStatistics { log_prob: row[0], entropy: row[1] };
     Ok(statistics.to_vec2::<f32>()?.into_iter().map(told).collect())

@@ -1,6 +1,6 @@
-//! Every kernel held against its plain twin, without a GPU: by [`Emulated`], which runs the kernels' own
-//! source. First each by itself, in shapes of models that are not here; then all of them together, as whole
-//! samplings and as whole updates of the tiny models.
+//! Tests every kernel against its reference, without a GPU, by [`Emulated`], which runs the
+//! kernels' own source. First each kernel alone, in shapes of models that are not in this
+//! repository; then all of them together, as whole samplings and whole updates of the tiny models.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -22,7 +22,7 @@ use super::machine::{DeviceBuffer, KERNELS, KernelConfig, Machine as _, SOURCES}
 use crate::cpu::{LoraConfig, Setup};
 use crate::model::{Checkpoint, Precision};
 
-/// Shapes of heads: whether numbers are bfloat16, width, heads of queries, of keys and values.
+/// Head shapes: whether numbers are bfloat16, width, query heads, key and value heads.
 const KINDS: [(bool, usize, usize, usize); 6] = [
     (false, 64, 14, 2),
     (true, 64, 9, 3),
@@ -32,7 +32,7 @@ const KINDS: [(bool, usize, usize, usize); 6] = [
     (false, 256, 10, 1),
 ];
 
-/// Shapes that `attend` has tiles for, with 1, 3, 7 and 8 query heads for a head of keys and values.
+/// Shapes with tiles in `attend`: 1, 3, 7, 8 and 16 query heads for a key and value head.
 const TILED: [(bool, usize, usize, usize); 8] = [
     (true, 64, 2, 2),
     (true, 64, 14, 2),
@@ -69,7 +69,7 @@ fn bytes<const N: usize>(numbers: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
     numbers.flatten().collect()
 }
 
-/// Numbers of a machine's kind.
+/// Returns numbers in the machine's format.
 fn numbers(machine: &Emulated, kind: KernelConfig, buffer: &DeviceBuffer, count: usize) -> Vec<f32> {
     let read = machine.read(buffer, count * kind.size()).unwrap();
     if kind.bf16 {
@@ -91,20 +91,20 @@ fn dtype(kind: KernelConfig) -> DType {
     if kind.bf16 { DType::BF16 } else { DType::F32 }
 }
 
-/// The largest difference, as a share of the largest number.
+/// Returns the largest difference, relative to the largest number.
 fn apart(ours: &[f32], theirs: &[f32]) -> f32 {
     assert_eq!(ours.len(), theirs.len());
     let size = theirs.iter().fold(1e-6_f32, |m, x| m.max(x.abs()));
-    // What is not a number is far from everything.
+    // NaN counts as far from everything.
     ours.iter().zip(theirs).map(|(a, b)| (a - b).abs() / size).fold(0.0, |m, d| if d <= m { m } else { d })
 }
 
-/// Differences, shortly.
+/// Formats differences.
 fn told(offs: &[f32]) -> String {
     offs.iter().map(|off| format!("{off:.1e}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The checkpoints whose families the kernels compute.
+/// Returns the checkpoints whose families the kernels compute.
 fn folders() -> Vec<PathBuf> {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/models");
     let mut all: Vec<PathBuf> = std::fs::read_dir(models).unwrap().map(|e| e.unwrap().path()).collect();
@@ -121,21 +121,21 @@ fn model(folder: &Path, precision: Precision) -> Tensors {
     trained(folder, precision, None)
 }
 
-/// The same, with adapters if there are any to train.
+/// Returns a model, with adapters to train if `lora` is given.
 fn trained(folder: &Path, precision: Precision, lora: Option<LoraConfig>) -> Tensors {
     let mut checkpoint = Checkpoint::load(folder, &Device::Cpu).unwrap();
-    // Kernels compute none: sequences within one are refused past it.
+    // Kernels compute no windows: sequences longer than a window are refused.
     checkpoint.shape.variant.window = None;
     let setup = Setup { precision, threads: 1, longest: 128, lora, reference: false, seed: 1 };
     Tensors::new(&checkpoint, setup, &Device::Cpu).unwrap()
 }
 
-/// A model that scores and learns by kernels.
+/// Returns a model that scores and learns by kernels.
 fn fused(folder: &Path, precision: Precision) -> Option<Tensors> {
     by_kernels(model(folder, precision), precision)
 }
 
-/// The same model, which scores and learns by kernels.
+/// Makes a model score and learn by kernels.
 fn by_kernels(mut model: Tensors, precision: Precision) -> Option<Tensors> {
     let kind = KernelConfig::of(&model.computed().shape, crate::model::dtype(precision)).unwrap();
     let machine = Emulated::new(kind, 1).unwrap()?;

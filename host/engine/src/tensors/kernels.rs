@@ -1,9 +1,8 @@
-//! Scoring and learning by kernels of ours. Here are the launches that a block is made of, forward and backward,
-//! numbers in their own kind in memory and float32 in between; `block.rs` puts them together, `learning.rs` has
-//! what comes after blocks.
+//! Scoring and learning by this crate's kernels. This file has the launches of a block, forward
+//! and backward: numbers are stored in the model's format and computed in float32. `block.rs`
+//! combines them; `learning.rs` has the steps after the blocks.
 //!
-//! Shapes: B sequences, T tokens, N heads, H of them of queries, K of keys and values, E head, R rows, W a
-//! width.
+//! Shapes: B sequences, T tokens, N heads, H query heads, K key and value heads, E head, R rows, W width.
 
 mod block;
 mod learning;
@@ -17,11 +16,11 @@ use super::gradients::Gradients;
 use super::machine::{Arg, DeviceBuffer, Factor, KernelConfig, Launch, Machine};
 use crate::model::operations::{First, RopeTable, Turn};
 
-/// Rows of which `norm_back` makes a part of the weights' gradient, and rows of which `columns` makes one.
+/// Rows per partial sum of the weights' gradient in `norm_back`, and of the sums in `columns`.
 const NORM_ROWS: usize = 16;
 const COLUMN_ROWS: usize = 256;
 
-/// Threads of a block where a warp has a row, a head or some numbers by itself.
+/// Threads of a block in which each warp works on its own row, head or numbers.
 const THREADS: usize = 128;
 const WARPS: usize = THREADS / 32;
 
@@ -33,12 +32,12 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// On a machine whose kernels are compiled for this kind of model.
+    /// Uses a machine whose kernels are compiled for this kind of model.
     pub fn new(machine: Arc<dyn Machine>, kind: KernelConfig) -> Self {
         Self { machine, kind }
     }
 
-    /// A tensor in the model's kind of number, yet to be written.
+    /// Returns an unwritten tensor in the model's number format.
     fn fresh(&self, dims: &[usize]) -> Result<Tensor> {
         self.machine.fresh(dims, if self.kind.bf16 { DType::BF16 } else { DType::F32 })
     }
@@ -53,7 +52,7 @@ impl Kernels {
         self.machine.launch(Launch { kernel, blocks: [blocks, 1, 1], threads, shared: 0, args })
     }
 
-    /// A product with a matrix over the last dimension, `x · wᵀ`.
+    /// Computes a product with a matrix over the last dimension, `x · wᵀ`.
     fn product(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         let mut dims = x.dims().to_vec();
         let width = dims.pop().unwrap_or(1);
@@ -64,8 +63,8 @@ impl Kernels {
         Ok(made)
     }
 
-    /// The way back from a product to what was multiplied: `slope · w`, added to `sum`, which is given back, or by
-    /// itself.
+    /// Computes the gradient of a product's input: `slope · w`. Adds it to `sum`, if given, and
+    /// returns that.
     fn unproduct(&self, slope: &Tensor, weight: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
         let (outer, inner) = weight.dims2()?;
         let mut dims = slope.dims().to_vec();
@@ -77,7 +76,7 @@ impl Kernels {
         Ok(made)
     }
 
-    /// The way back from a product to the matrix, f32: `slopeᵀ · x`, added to `sum`, or by itself.
+    /// Computes the gradient of a product's matrix, f32: `slopeᵀ · x`, added to `sum` if given.
     fn weighed(&self, slope: &Tensor, x: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
         let (outer, inner) = (slope.dim(D::Minus1)?, x.dim(D::Minus1)?);
         let (add, made) =
@@ -87,8 +86,8 @@ impl Kernels {
         Ok(made)
     }
 
-    /// The way back from a product to what is trained beside the matrix, `W + s B A`: from `slope` by what came out, dB
-    /// takes up `s slopeᵀ (x Aᵀ)` and dA `s (slope B)ᵀ x`, and dW is never made.
+    /// Computes the gradients of a matrix's adapter, `W + s B A`, from that of the output, `slope`:
+    /// adds `s slopeᵀ (x Aᵀ)` to dB and `s (slope B)ᵀ x` to dA. dW is never computed.
     fn adapted(
         &self,
         gradients: &mut Gradients,
@@ -105,8 +104,8 @@ impl Kernels {
         gradients.renew(&adapter.names[0], |sum| self.weighed(&dinner, x, sum))
     }
 
-    /// What a norm makes of the stream. With a part that the stream takes up first, that sum, too; else the stream
-    /// itself.
+    /// Norms the stream. Returns the stream and the normed stream. With `part`, adds it to the
+    /// stream first.
     fn norm(
         &self,
         x: &Tensor,
@@ -128,8 +127,8 @@ impl Kernels {
         Ok([sum, normed])
     }
 
-    /// Gradients of what was normed and of the weights, from that of what came out; `past` is added to the first:
-    /// the gradient that went past the norm.
+    /// Returns the gradients of a norm's input and weights, from that of its output. `past`, the
+    /// gradient that bypasses the norm, is added to the first.
     fn norm_back(
         &self,
         x: &Tensor,
@@ -159,7 +158,7 @@ impl Kernels {
         Ok([dx, self.totals(&sums)?])
     }
 
-    /// The product inside the feed-forward part, from gate and up.
+    /// Computes the product inside the feed-forward part, from gate and up.
     fn gated(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {
         let (made, width) = (self.fresh(gate.dims())?, gate.dim(D::Minus1)?);
         let blocks = [gate.elem_count() / width, width.div_ceil(8 * THREADS), 1];
@@ -172,7 +171,7 @@ impl Kernels {
         Ok(made)
     }
 
-    /// Its gradients by gate and up.
+    /// Returns the gradients of gate and up.
     fn gated_back(&self, gate: &Tensor, up: &Tensor, slope: &Tensor) -> Result<[Tensor; 2]> {
         let (made, width) = ([self.fresh(gate.dims())?, self.fresh(gate.dims())?], gate.dim(D::Minus1)?);
         let blocks = [gate.elem_count() / width, width.div_ceil(8 * THREADS), 1];
@@ -186,7 +185,7 @@ impl Kernels {
         Ok(made)
     }
 
-    /// Sums of columns: `[W]`, f32, from `[R, W]` in the model's kind of number.
+    /// Sums columns: `[W]`, f32, from `[R, W]` in the model's number format.
     fn columns(&self, x: &Tensor, width: usize) -> Result<Tensor> {
         let rows = x.elem_count() / width;
         let parts = rows.div_ceil(COLUMN_ROWS);
@@ -201,7 +200,7 @@ impl Kernels {
         self.totals(&sums)
     }
 
-    /// Sums of columns: `[W]` from `[R, W]`, f32.
+    /// Sums columns: `[W]` from `[R, W]`, f32.
     fn totals(&self, parts: &Tensor) -> Result<Tensor> {
         let (count, width) = parts.dims2()?;
         let sums = self.machine.fresh(&[width], DType::F32)?;
@@ -213,8 +212,8 @@ impl Kernels {
         Ok(sums)
     }
 
-    /// Heads by themselves, turned, `[B, N, T, E]`, from `[B, T, N E]`, divided by `[B, N, T]` first if that
-    /// is given.
+    /// Splits heads and rotates them: `[B, N, T, E]` from `[B, T, N E]`. Divides by `by`,
+    /// `[B, N, T]`, first if given.
     fn spread(&self, x: &Tensor, turn: Turn<'_>, by: Option<&Tensor>) -> Result<Tensor> {
         let ((b, t, _), heads) = (x.dims3()?, turn.heads);
         let made = self.fresh(&[b, heads, t, self.kind.head])?;
@@ -236,7 +235,7 @@ impl Kernels {
         Ok(made)
     }
 
-    /// The way back, `[B, T, N E]` from `[B, N, T, E]`, rotated by the negative angle.
+    /// The inverse of `spread`: `[B, T, N E]` from `[B, N, T, E]`, rotated by the negative angle.
     fn gather(&self, x: &Tensor, rope: Option<&RopeTable>, by: Option<&Tensor>) -> Result<Tensor> {
         let (b, heads, t, e) = x.dims4()?;
         let made = self.fresh(&[b, t, heads * e])?;
@@ -251,7 +250,7 @@ impl Kernels {
         Ok(made)
     }
 
-    /// Cosines and sines, the same for all sequences.
+    /// Returns cosines and sines, the same for all sequences.
     fn rope(&self, rope: Option<&RopeTable>) -> Result<[Option<DeviceBuffer>; 2]> {
         let Some((cos, sin)) = rope else { return Ok([None, None]) };
         if cos.dim(0)? != 1 {
@@ -260,7 +259,7 @@ impl Kernels {
         Ok(self.lend([cos, sin])?.map(Some))
     }
 
-    /// Scores `[.., T]` become weights in their place. Gives their sums, f32.
+    /// Turns scores `[.., T]` into weights in place. Returns their sums, f32.
     fn softmax(&self, scores: &Tensor, tokens: usize) -> Result<Tensor> {
         let rows = scores.elem_count() / tokens;
         let sums = self.machine.fresh(&[rows], DType::F32)?;
@@ -271,7 +270,7 @@ impl Kernels {
         Ok(sums)
     }
 
-    /// Gradients of weights become those of scores in their place.
+    /// Turns gradients of weights into those of scores, in place.
     fn softmax_back(&self, weights: &Tensor, sums: &Tensor, slopes: &Tensor, tokens: usize) -> Result<()> {
         let rows = slopes.elem_count() / tokens;
         let [weights, sums] = self.lend([weights, sums])?;
@@ -283,7 +282,7 @@ impl Kernels {
     }
 }
 
-/// Threads for a row of numbers, eight of them at a time each.
+/// Returns the threads for a row of numbers, with eight numbers per thread at a time.
 pub fn threads(width: usize) -> usize {
     width.div_ceil(8).next_multiple_of(32).min(256)
 }

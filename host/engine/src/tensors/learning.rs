@@ -1,9 +1,9 @@
-//! What scoring and learning are made of: blocks there and back, the head's way from logits to what the model
-//! thinks of tokens and back, the optimizer's step. [`Candle`] has them of candle's own operations and
-//! differentiation, the plain twin; `kernels.rs` of kernels of ours.
+//! The operations of scoring and learning: blocks forward and backward, the head from logits to
+//! statistics and back, and the optimizer's step. [`Candle`] implements them with candle's own
+//! operations and differentiation, as the reference; `kernels.rs` with this crate's kernels.
 //!
-//! Shapes: B sequences, T tokens, R of them of answers, D hidden, K heads of keys and values, E head, N rows, V
-//! vocabulary.
+//! Shapes: B sequences, T tokens, R tokens of answers, D hidden, K key and value heads, E head,
+//! N rows, V vocabulary.
 
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 
@@ -13,10 +13,10 @@ use crate::core::TokenGradients;
 use crate::model::operations::{Scores, ahead, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelResult, RopeTables};
 
-/// The numbers of a step of AdamW, beside what each weight has of its own.
+/// The numbers of a step of AdamW, the same for all weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// What gradients are multiplied by, so that their norm is not too large.
+    /// Clipping factor of the gradients.
     pub cut: f64,
     /// Decays of the moments.
     pub betas: (f64, f64),
@@ -24,26 +24,26 @@ pub struct Rates {
     pub root: f64,
     /// Added to the root of the second moment.
     pub epsilon: f64,
-    /// What is kept of a weight.
+    /// Factor of a weight in decoupled weight decay.
     pub keep: f64,
     /// The learning rate over `1 - beta1^steps`.
     pub rate: f64,
 }
 
-/// A weight that is trained.
+/// A trained weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Trained<'a> {
-    /// Itself, f32.
+    /// The weight, f32.
     pub master: &'a Var,
-    /// The copy that the model computes with, where there is one.
+    /// The copy that the model computes with, if there is one.
     pub copy: Option<&'a Var>,
-    /// Its gradient, f32; none is zero.
+    /// Its gradient, f32; `None` counts as zero.
     pub gradient: Option<&'a Tensor>,
 }
 
 /// Rotary embeddings and attention masks of a pass's tokens.
 pub struct PassTokens {
-    /// Of queries and keys.
+    /// Rotary tables of queries and keys.
     pub rope: RopeTables,
     /// The attention mask, from [`Learning::ahead`].
     pub ahead: Tensor,
@@ -52,7 +52,7 @@ pub struct PassTokens {
 }
 
 impl PassTokens {
-    /// For sequences of so many tokens, padding included, from the first position on.
+    /// Returns tables and masks for `tokens` tokens, including padding, from the first position on.
     pub fn new(
         learning: &dyn Learning,
         weights: &Checkpoint,
@@ -81,7 +81,7 @@ pub struct BlockOutput<'a> {
     pub stream: Tensor,
     /// Its rotated keys, and its values: `[B, K, T, E]` each.
     pub cache: (Tensor, Tensor),
-    /// The backward pass, if it was asked for.
+    /// The backward pass, if requested.
     pub back: Option<Box<dyn Backward + 'a>>,
 }
 
@@ -96,12 +96,12 @@ pub trait Backward {
 pub struct Slopes {
     /// By the log-probability of each row's target.
     pub log_probs: Tensor,
-    /// By each row's entropy, where there is one.
+    /// By each row's entropy, if the loss uses it.
     pub entropies: Option<Tensor>,
 }
 
 impl Slopes {
-    /// Those of answers, on a device.
+    /// Copies the gradients of answers to a device.
     pub fn new(gradients: TokenGradients, device: &Device) -> Result<Self> {
         let rows = |numbers: Vec<f32>| {
             let count = numbers.len();
@@ -112,7 +112,7 @@ impl Slopes {
         Ok(Self { log_probs: rows(log_probs)?, entropies })
     }
 
-    /// Those of `n` rows from one on.
+    /// Returns the gradients of `n` rows from `from` on.
     pub fn narrow(&self, from: usize, n: usize) -> Result<Self> {
         let rows = |tensor: &Tensor| tensor.narrow(0, from, n);
         Ok(Self {
@@ -128,18 +128,18 @@ pub struct Candle;
 
 /// Operations of scoring and learning.
 pub trait Learning: Send + Sync {
-    /// Tokens of a batch's sequences come in multiples of this.
+    /// Returns the number of which a batch's sequence length must be a multiple.
     fn even(&self) -> usize;
 
-    /// Logits at a time: rows times vocabulary.
+    /// Returns the number of logits to compute at a time: rows times vocabulary.
     fn logits(&self) -> usize;
 
-    /// What [`Learning::block`] wants to be told of who may look where, among so many tokens, of which each sees so
-    /// many, itself included, or all before it.
+    /// Returns the attention mask for [`Learning::block`], for `tokens` tokens. Each token sees the
+    /// `window` tokens up to itself, or all tokens before it.
     fn ahead(&self, tokens: usize, window: Option<usize>, device: &Device) -> Result<Tensor>;
 
-    /// A block, in which no token looks ahead, from the stream `[B, T, D]` before it. `keep` says whether the way
-    /// back will be gone.
+    /// Runs a block with causal attention on the stream `[B, T, D]`. `keep` says whether a backward
+    /// pass will follow.
     fn block<'a>(
         &'a self,
         weights: &'a Checkpoint,
@@ -149,8 +149,8 @@ pub trait Learning: Send + Sync {
         keep: bool,
     ) -> ModelResult<BlockOutput<'a>>;
 
-    /// The rows that foretell an answer's token, after the final norm, `[R, D]`, of the stream `[B, T, D]`; and
-    /// the way back, where it was asked for. The other rows have no part in it.
+    /// Returns the rows that predict an answer's token, after the final norm, `[R, D]`, from the
+    /// stream `[B, T, D]`; and the backward pass if requested. Other rows do not contribute.
     fn answers<'a>(
         &'a self,
         weights: &'a Checkpoint,
@@ -159,22 +159,21 @@ pub trait Learning: Send + Sync {
         keep: bool,
     ) -> ModelResult<(Tensor, Option<Box<dyn Backward + 'a>>)>;
 
-    /// A head's gradient by its matrix, `[V, D]`, f32, takes up that of some rows: `slopesᵀ · x`, from `[N, V]` and
-    /// `[N, D]`. Without one that is there already it is the first.
+    /// Adds `slopesᵀ · x`, from `[N, V]` and `[N, D]`, to the gradient of the head's matrix,
+    /// `[V, D]`, f32. Without `sum` it is the first.
     fn headed(&self, sum: Option<Tensor>, slopes: &Tensor, x: &Tensor) -> Result<Tensor>;
 
-    /// The embedding's gradient, `[V, D]`, f32, with what is added to it by that of a batch's embeddings,
-    /// `[B, T, D]`. Summed in float32 whatever the kind of number: a common token is there thousands of
-    /// times.
+    /// Adds the gradient of a batch's embeddings, `[B, T, D]`, to that of the embedding matrix, `[V, D]`,
+    /// f32. Sums are float32 for every number format, because a common token occurs thousands of times.
     fn embedded(&self, sum: Tensor, slopes: &Tensor, batch: &Batch) -> Result<Tensor>;
 
-    /// Of each row of logits `[N, V]`, over a temperature: the log-probability of its target, of `[N]`, the
-    /// entropy, and the logarithm of the sum of all exponentials; `[N, 3]`, f32.
+    /// Returns for each row of logits `[N, V]`, over the temperature: the log-probability of its
+    /// target, from `[N]`, the entropy, and the logarithm of the sum of exponentials; `[N, 3]`, f32.
     fn logprob_entropy(&self, logits: &Tensor, targets: &Tensor, temperature: f32) -> Result<Tensor>;
 
-    /// From the gradient by what was said of each row to those of its logits, `[N, V]`, in their kind of number:
-    /// `d log p[target] / d logit[v] = [v = target] - p[v]` and `d H / d logit[v] = -p[v] (log p[v] + H)`, over the
-    /// temperature. `statistics` are what [`Learning::logprob_entropy`] gave.
+    /// Returns the gradients of the logits, `[N, V]`, in their number format, from those of the statistics:
+    /// `d log p[target] / d logit[v] = [v = target] - p[v]` and `d H / d logit[v] = -p[v] (log p[v] + H)`,
+    /// over the temperature. `statistics` come from [`Learning::logprob_entropy`].
     fn dlogits(
         &self,
         logits: Tensor,
@@ -184,10 +183,10 @@ pub trait Learning: Send + Sync {
         temperature: f32,
     ) -> Result<Tensor>;
 
-    /// The sum of the squares of all numbers of these, f32 each.
+    /// Returns the sum of the squares of all numbers, f32 each.
     fn squares(&self, gradients: &[&Tensor]) -> Result<f64>;
 
-    /// One step of AdamW on a weight and its copy, in place. Takes its moments and gives them back.
+    /// Makes one step of AdamW on a weight and its copy, in place. Takes and returns its moments.
     fn adamw(
         &self,
         weight: Trained<'_>,
@@ -201,7 +200,7 @@ impl Learning for Candle {
         1
     }
 
-    /// In float32 a quarter of a GiB, of which a few live at once.
+    /// A quarter of a GiB in float32, of which several copies exist at once.
     fn logits(&self) -> usize {
         1 << 26
     }
@@ -281,7 +280,7 @@ impl Learning for Candle {
         (dlogits / f64::from(temperature))?.to_dtype(logits.dtype())
     }
 
-    /// One number comes to the host, not one for each tensor.
+    /// All sums are copied to the host at once.
     fn squares(&self, gradients: &[&Tensor]) -> Result<f64> {
         let squares = gradients.iter().map(|g| g.sqr()?.sum_all()).collect::<Result<Vec<_>>>()?;
         if squares.is_empty() {
@@ -315,8 +314,8 @@ impl Learning for Candle {
     }
 }
 
-/// Of each row the logarithm of the sum of e^logit, `[N, 1]`, and the logarithms of all probabilities, `[N,
-/// V]`; f32.
+/// Returns the logarithm of each row's sum of exponentials, `[N, 1]`, and all
+/// log-probabilities, `[N, V]`; f32.
 fn logs(logits: &Tensor, temperature: f32) -> Result<(Tensor, Tensor)> {
     let logits = (logits.to_dtype(DType::F32)? / f64::from(temperature))?;
     let top = logits.max_keepdim(D::Minus1)?;
@@ -326,14 +325,14 @@ fn logs(logits: &Tensor, temperature: f32) -> Result<(Tensor, Tensor)> {
     Ok(((top + &total)?, low.broadcast_sub(&total)?))
 }
 
-/// Part of the way that candle differentiates: it begins and ends here, so that candle's backward pass stops there.
+/// A part of the forward pass that candle differentiates; candle's backward pass stops at its input.
 struct Taped<'a> {
     weights: &'a Checkpoint,
     input: Var,
     out: Tensor,
 }
 
-/// A decoder, and what a part of the way begins with. `keep` says whether it is differentiated.
+/// Returns a decoder and a part's input. `keep` says whether the part is differentiated.
 fn taped<'a>(weights: &'a Checkpoint, x: &Tensor, keep: bool) -> Result<(Decoder<'a>, Var)> {
     let decoder = if keep { Decoder::new(weights) } else { Decoder::frozen(weights) };
     Ok((decoder, Var::from_tensor(x)?))

@@ -1,7 +1,7 @@
-//! What kernels run on: memory by its addresses, launches, products. A GPU is one (`cuda.rs`); the tests have
-//! another, which runs the same kernels on the CPU (`emulated.rs`).
+//! The [`Machine`] that kernels run on: memory addresses, launches, products. One is a GPU
+//! (`cuda.rs`); tests have another, which runs the same kernels on the CPU (`emulated.rs`).
 //!
-//! Whatever is asked for is done in the order of the asking; only [`Machine::read`] waits for it.
+//! All work runs in the order of the calls; only [`Machine::read`] waits for it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use candle_core::{DType, Result, Tensor};
 
 use crate::model::Shape;
 
-/// The sources of all kernels, in the order in which they make one.
+/// The sources of all kernels, in the order in which they are concatenated.
 pub const SOURCES: [&str; 12] = [
     include_str!("kernels/number.cu"),
     include_str!("kernels/stream.cu"),
@@ -26,7 +26,7 @@ pub const SOURCES: [&str; 12] = [
     include_str!("kernels/adamw.cu"),
 ];
 
-/// Names of the kernels: those that sample, `rms_norm` and `swiglu` for both, those that score and learn.
+/// Names of the kernels: for sampling, for both (`rms_norm` and `swiglu`), for scoring and learning.
 pub const KERNELS: [&str; 20] = [
     "embed",
     "rope_qkv",
@@ -50,10 +50,10 @@ pub const KERNELS: [&str; 20] = [
     "squares",
 ];
 
-/// Most query heads that one block of `attend` serves: more would not fit into its registers.
+/// Maximum number of query heads for one block of `attend`: more would not fit into its registers.
 const MOST_SHARED: usize = 8;
 
-/// What kernels are compiled for.
+/// Settings that kernels are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KernelConfig {
     /// Whether numbers are bfloat16; else they are float32.
@@ -66,15 +66,15 @@ pub struct KernelConfig {
     pub kv_heads: usize,
 }
 
-/// Memory on a machine, there for as long as one of its clones is.
+/// Memory on a machine, freed with the last of its clones.
 #[derive(Clone)]
 pub struct DeviceBuffer {
-    /// Where it begins.
+    /// Its start address.
     pub at: u64,
     _held: Arc<dyn Any + Send + Sync>,
 }
 
-/// What a kernel is given.
+/// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub enum Arg {
     /// An address, or 0 for none.
@@ -83,7 +83,7 @@ pub enum Arg {
     Number(f32),
 }
 
-/// A kernel, and how it is launched.
+/// A kernel launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     pub kernel: &'static str,
@@ -91,19 +91,19 @@ pub struct Launch<'a> {
     pub blocks: [usize; 3],
     /// Threads of a block, a multiple of 32.
     pub threads: usize,
-    /// Shared memory of a block beside what the kernel has by itself, in bytes.
+    /// Shared memory of a block, besides the kernel's own, in bytes.
     pub shared: usize,
     pub args: &'a [Arg],
 }
 
-/// `y = x · wᵀ`: `[rows, outer]` from `[rows, inner]` and `[outer, inner]`, in the machine's kind of number,
-/// with sums in float32.
+/// `y = x · wᵀ`: `[rows, outer]` from `[rows, inner]` and `[outer, inner]`, in the machine's
+/// number format, with sums in float32.
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
     /// The address of the matrix.
     pub w: u64,
     pub x: u64,
-    /// Of what comes out.
+    /// The address of the result.
     pub y: u64,
     /// Rows of `x` and `y`.
     pub rows: usize,
@@ -113,71 +113,71 @@ pub struct Product {
     pub outer: usize,
 }
 
-/// A matrix that is multiplied, in the machine's kind of number.
+/// A matrix of a product, in the machine's number format.
 #[derive(Clone, Copy, Debug)]
 pub struct Factor<'a> {
     /// The matrix, `[M, N]`.
     pub matrix: &'a Tensor,
-    /// Whether it is taken across, as `[N, M]`.
+    /// Whether it is transposed, as `[N, M]`.
     pub across: bool,
 }
 
-/// What kernels run on. They are compiled for one [`KernelConfig`].
+/// Runs kernels that are compiled for one [`KernelConfig`].
 pub trait Machine: Send + Sync {
-    /// Blocks that run side by side, about.
+    /// Returns the approximate number of blocks that run in parallel.
     fn width(&self) -> usize;
 
-    /// Memory of so many bytes.
+    /// Allocates memory.
     fn buffer(&self, bytes: usize) -> Result<DeviceBuffer>;
 
-    /// A tensor's numbers, to be read: they lie one after the other and stay where they are.
+    /// Returns the memory of a contiguous tensor, for reading; its numbers stay in place.
     fn lend(&self, tensor: &Tensor) -> Result<DeviceBuffer>;
 
-    /// A tensor whose numbers are yet to be written.
+    /// Returns a tensor whose numbers are not written yet.
     fn fresh(&self, dims: &[usize], numbers: DType) -> Result<Tensor>;
 
-    /// Hands over tensors to launches that write them in place.
+    /// Passes tensors to launches that write them in place.
     fn rework(
         &self,
         tensors: &[&Tensor],
         launches: &mut dyn FnMut(&[DeviceBuffer]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Writes into memory, from its beginning.
+    /// Writes `bytes` to the start of a buffer.
     fn write(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<()>;
 
-    /// Reads so many bytes of memory, once all that was asked for before is done.
+    /// Reads the first bytes of a buffer, once all earlier work is done.
     fn read(&self, buffer: &DeviceBuffer, bytes: usize) -> Result<Vec<u8>>;
 
     /// Runs a kernel.
     fn launch(&self, launch: Launch<'_>) -> Result<()>;
 
-    /// Multiplies matrices by their addresses.
+    /// Multiplies matrices given by their addresses.
     fn product(&self, product: Product) -> Result<()>;
 
-    /// `made = a · b`, or `made += a · b` to `add`, with sums in float32. What is made is in the machine's kind of
-    /// number or in float32.
+    /// Computes `made = a · b`, or `made += a · b` with `add`, with sums in float32. `made` is in
+    /// the machine's number format or in float32.
     fn multiply(&self, made: &Tensor, a: Factor<'_>, b: Factor<'_>, add: bool) -> Result<()>;
 }
 
-/// A machine that can write down what it is asked for.
+/// A machine that can record work.
 pub trait Recorder: Machine {
-    /// What was asked for between [`Recorder::record`] and [`Recorder::recorded`], to be done again and again.
+    /// The work between [`Recorder::record`] and [`Recorder::recorded`], which can be replayed.
     type Recording;
 
-    /// From here on launches and products are written down, and not done. `false` where this machine does not
-    /// do that.
+    /// Starts recording: launches and products are recorded, not run. Returns `false` if this
+    /// machine cannot record.
     fn record(&self) -> Result<bool>;
 
-    /// Ends that.
+    /// Ends recording.
     fn recorded(&self) -> Result<Self::Recording>;
 
-    /// Does what was written down.
+    /// Runs recorded work.
     fn replay(&self, recording: &Self::Recording) -> Result<()>;
 }
 
 impl KernelConfig {
-    /// What a model of this shape wants of the kernels, or what about it they can't do.
+    /// Returns the settings for a model of this shape, or a reason why kernels cannot compute it.
     pub fn of(shape: &Shape, numbers: DType) -> std::result::Result<Self, String> {
         shape.has_kernels()?;
         let uneven =
@@ -193,7 +193,7 @@ impl KernelConfig {
                 shape.head
             ));
         }
-        // Each of a row's numbers takes 4 bytes of a block's shared memory, and each 256 tokens 16.
+        // Each number of a row takes 4 bytes of a block's shared memory, and each 256 tokens take 16.
         if shape.hidden > 12_288 {
             return Err(format!("its kernels have widths of at most 12,288, and the model {}", shape.hidden));
         }
@@ -207,7 +207,7 @@ impl KernelConfig {
         Ok(Self { bf16, head: shape.head, heads: shape.heads, kv_heads: shape.kv_heads })
     }
 
-    /// Query heads that one block of `attend` serves.
+    /// Returns the number of query heads for one block of `attend`.
     pub fn share(&self) -> usize {
         let group = self.heads / self.kv_heads;
         (1..=MOST_SHARED.min(group)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
@@ -217,7 +217,7 @@ impl KernelConfig {
         if self.bf16 { 2 } else { 4 }
     }
 
-    /// What is set when the kernels are compiled.
+    /// Returns the compiler definitions.
     pub fn definitions(&self) -> [String; 5] {
         let set = |name: &str, n: usize| format!("-D{name}={n}");
         [
@@ -235,12 +235,12 @@ impl<'a> Factor<'a> {
         Self { matrix, across: false }
     }
 
-    /// A matrix taken across.
+    /// A transposed matrix.
     pub fn across(matrix: &'a Tensor) -> Self {
         Self { matrix, across: true }
     }
 
-    /// Rows and columns of it, as it is taken.
+    /// Returns its rows and columns after transposition.
     pub fn dims(&self) -> Result<(usize, usize)> {
         let (rows, columns) = self.matrix.dims2()?;
         Ok(if self.across { (columns, rows) } else { (rows, columns) })
@@ -248,7 +248,7 @@ impl<'a> Factor<'a> {
 }
 
 impl DeviceBuffer {
-    /// Memory from an address on, there while something is held.
+    /// Memory from an address on, valid while `held` exists.
     pub fn new(at: u64, held: impl Any + Send + Sync) -> Self {
         Self { at, _held: Arc::new(held) }
     }

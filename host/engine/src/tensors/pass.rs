@@ -1,5 +1,4 @@
-//! A pass over a batch: embeddings, blocks, head; forward alone to score, or forward and backward to
-//! learn.
+//! A pass over a batch: embeddings, blocks, head; forward only to score, or forward and backward to learn.
 //!
 //! Shapes: B sequences, T tokens of the longest, R tokens of all answers, D hidden.
 
@@ -22,7 +21,7 @@ pub struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Ready to go.
+    /// Returns a pass that is ready to run.
     pub fn new(
         learning: &'a dyn Learning,
         weights: &'a Checkpoint,
@@ -33,7 +32,7 @@ impl<'a> Pass<'a> {
         Ok(Self { learning, weights, batch, options, way })
     }
 
-    /// What the model thinks of all answers' tokens, in the order of the batch.
+    /// Returns statistics of all answers' tokens, in the order of the batch.
     pub fn score(&self) -> Result<Vec<TokenStatistics>, ModelError> {
         let mut x_btd = self.embeddings()?;
         for layer in 0..self.weights.shape.layers {
@@ -43,15 +42,15 @@ impl<'a> Pass<'a> {
         Ok(told(&self.head()?.logprob_entropy(&x_rd, &self.batch.targets)?)?)
     }
 
-    /// The same, and then the backward pass, whose gradients are added to those given. `answers` are the
-    /// lengths of the answers, in the order of the batch.
+    /// Runs the forward and backward passes and adds to `gradients`. `answers` are the lengths of
+    /// the answers, in the order of the batch.
     pub fn learn(
         &self,
         answers: &[usize],
         loss: &Loss<'_>,
         gradients: &mut Gradients,
     ) -> Result<(), ModelError> {
-        // What blocks leave for the way back; or what each begins with, and it is gone again before.
+        // The blocks' backward passes; or the blocks' inputs, if blocks are recomputed.
         let (mut ways, mut inputs) = (Vec::new(), Vec::new());
         let (layers, keep) = (self.weights.shape.layers, !self.options.recompute);
         let mut x_btd = self.embeddings()?;
@@ -115,7 +114,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// The embedding's gradient.
+    /// Adds to the embedding's gradient.
     fn embedded(&self, dx_btd: &Tensor, gradients: &mut Gradients) -> Result<(), ModelError> {
         const NAME: &str = "model.embed_tokens.weight";
         if !gradients.wants(NAME) {

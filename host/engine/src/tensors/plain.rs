@@ -1,9 +1,8 @@
-//! Steps by candle's operations: the plain twin of `fused.rs`, and what samples on a device that has no
-//! kernels of ours.
+//! Steps by candle's operations: the reference for `fused.rs`, and the sampler of devices without kernels.
 //!
-//! Keys and values lie in one cache for each block, made once for the longest prompt and answer, and are
-//! written in place. Rows have positions and masks of their own. All logits go to the host for each token,
-//! where it is drawn.
+//! Each block has one cache of keys and values, allocated for the longest prompt and answer and
+//! written in place. Rows have their own positions and masks. For each token, all logits are
+//! copied to the host, which draws it.
 //!
 //! Shapes: R rows, a slot each, S cached tokens, K key and value heads, E head, V vocabulary.
 
@@ -15,7 +14,7 @@ use crate::Stops;
 use crate::model::operations::{Scores, attend, side_by_side};
 use crate::model::{Checkpoint, Decoder, ModelError};
 
-/// Caches, and what they are read with.
+/// The caches, and the weights and stops of sampling.
 pub struct Plain<'a> {
     weights: &'a Checkpoint,
     stops: &'a Stops,
@@ -25,7 +24,7 @@ pub struct Plain<'a> {
 }
 
 impl<'a> Plain<'a> {
-    /// Empty caches.
+    /// Returns empty caches.
     pub fn new(weights: &'a Checkpoint, stops: &'a Stops, extent: Extent) -> Result<Self, ModelError> {
         let shape = &weights.shape;
         let (kind, device) = kind(weights)?;
@@ -51,13 +50,13 @@ impl Steps for Plain<'_> {
         Ok(())
     }
 
-    /// One more token for every row. Free rows are computed as well, and ignored.
+    /// Adds a token to every row. Free rows are computed too, and ignored.
     fn advance(&mut self, owners: &mut [Option<Active>]) -> Result<(), ModelError> {
         let decoder = Decoder::frozen(self.weights);
         let (shape, device) = (&self.weights.shape, &self.device);
         let count = owners.len();
         let newest: Vec<u32> = owners.iter().map(|r| r.as_ref().map_or(0, |r| r.draft.newest())).collect();
-        // The newest token is not in the cache yet: there it goes.
+        // The position at which the newest token enters the cache.
         let place = |r: &Active| (r.prefix.tokens + r.draft.len() - 1) as u32;
         let places: Vec<u32> = owners.iter().map(|r| r.as_ref().map_or(0, place)).collect();
         let seen = 1 + places.iter().max().copied().unwrap_or(0);
@@ -66,11 +65,11 @@ impl Steps for Plain<'_> {
         let places = Tensor::from_vec(places, (count, 1), device)?;
         let rope = decoder.rope(&places)?;
         let places = places.reshape((count, 1, 1, 1))?;
-        // Where each row's key and value go, `[R, K, 1, E]`, and how far it may look, `[R, 1, 1, S]`.
+        // Each row's place for its key and value, `[R, K, 1, E]`, and its attention bias, `[R, 1, 1, S]`.
         let into = places.broadcast_as((count, shape.kv_heads, 1, shape.head))?.contiguous()?;
         let all = Tensor::arange(0, seen, device)?.reshape((1, 1, 1, seen as usize))?;
         let bias = (all.broadcast_gt(&places)?.to_dtype(DType::F32)? * -1e9)?;
-        // The same for layers with a sliding window: what is so far back is not seen either.
+        // The same for layers with a sliding window: tokens before the window are masked, too.
         let near = match shape.variant.window {
             Some(window) => {
                 let past = (all + window as f64)?.broadcast_le(&places)?;

@@ -1,20 +1,20 @@
-//! What a server that judges has said in a run: a file of lines in the run's folder. Nothing is asked twice, even by a
-//! run that is taken up again, so that it comes to the same though the server may say another thing each time.
+//! A grading server's replies in a run, kept in a file in the run's folder. No request is repeated, even by
+//! a resumed run. The run therefore gets the same verdicts, although the server might reply differently.
 //!
-//! The file is never cut, as a checkpoint's files are: an answer that is sampled again has its verdict there.
+//! The file is not truncated on resume, unlike a checkpoint's files: resampled answers reuse its verdicts.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::protocol::{self, Opinion};
 
-/// What was said, by the sha256 of the request.
+/// Opinions by the sha256 of their request.
 #[derive(Default)]
 pub(super) struct Replies {
     known: HashMap<String, Opinion>,
@@ -26,15 +26,15 @@ pub(super) struct Replies {
 struct Line {
     /// The sha256 of the request.
     request: String,
-    /// The server's words.
+    /// The server's reply.
     #[serde(default)]
     reply: Value,
-    /// What they come to, in the words of a judge that is a process.
+    /// The opinion, in the format of a grader process.
     verdict: Value,
 }
 
 impl Replies {
-    /// Those in a file, and those to come.
+    /// Opens a file and reads its replies. New ones are appended.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |verb: &str, e: &std::io::Error| Error::file(verb, path, e);
         let file = OpenOptions::new().read(true).append(true).create(true).open(path);
@@ -55,22 +55,22 @@ impl Replies {
                 known.insert(request, opinion);
             }
         }
-        // The start of a line that was being written when the run ended.
+        // Cuts off a partial last line, written when the run ended.
         file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(|e| failed("write", &e))?;
         Ok(Self { known, file: Some((file, path.to_owned())) })
     }
 
-    /// What was said to a request.
+    /// Returns the opinion that a request got.
     pub fn get(&self, request: &str) -> Option<&Opinion> {
         self.known.get(request)
     }
 
-    /// Keeps what was said.
+    /// Stores the reply to a request.
     pub fn keep(&mut self, request: String, reply: Value, opinion: Opinion) -> Result<()> {
         if let Some((file, path)) = &mut self.file {
             let line = Line { request: request.clone(), reply, verdict: protocol::words_of(&opinion) };
             let mut text =
-                serde_json::to_vec(&line).map_err(|e| Error::new(format!("no reply can be written: {e}")))?;
+                serde_json::to_vec(&line).map_err(|e| Error::new(format!("could not write replies: {e}")))?;
             text.push(b'\n');
             file.write_all(&text).map_err(|e| Error::file("write", path, &e))?;
         }

@@ -1,7 +1,7 @@
-//! What a server that judges is asked about an answer, and what its reply comes to.
+//! Requests to a grading server, and the verdicts in its replies.
 //!
-//! An answer may try to be its own judge. Where it stands in a prompt, it is between lines that have a mark, and the
-//! verdict has the mark too. The mark is made of a hash of question and answer, so that no answer contains its own.
+//! An answer may try to grade itself. A prompt therefore encloses it in lines with a mark, which the
+//! verdict must repeat. The mark is a hash of question and answer, so no answer can contain its own.
 
 use allot_record::sha256;
 use allot_settings::http::{self, Api, HttpConfig, MAX_TOKENS, Variables};
@@ -12,7 +12,7 @@ use crate::protocol::{self, Judgement, Opinion, Question, words};
 /// Characters of a mark.
 const MARK_LENGTH: usize = 8;
 
-/// Makes requests of answers, and verdicts of replies.
+/// Builds requests for answers, and reads verdicts from replies.
 pub(super) struct Form {
     api: Api,
     model: Option<String>,
@@ -24,28 +24,28 @@ pub(super) struct Form {
 /// A request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    /// What is sent.
+    /// The body to send.
     pub body: String,
-    /// What tells it from others.
+    /// The key under which its reply is stored.
     pub key: String,
     /// The mark around the answer.
     mark: String,
 }
 
-/// What a server said: who it is, what is kept of its words, and what they come to.
+/// A server's reply: its model, the text to store, and the opinion.
 pub(super) struct Reply {
-    /// The model by which it says that it judged.
+    /// The model that the server names in the reply.
     pub model: Option<String>,
-    /// Its version, where it says one.
+    /// The model's version, if the server names one.
     pub version: Option<String>,
-    /// Its words.
+    /// The part of the reply that is stored.
     pub words: Value,
-    /// What they come to.
+    /// The opinion that results from the reply.
     pub opinion: Opinion,
 }
 
 impl Form {
-    /// Returns the form of a config's requests, or the key that is broken and how.
+    /// Returns the form of a config's requests, or the invalid key and the reason.
     pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
         Ok(Self {
             api: config.api,
@@ -67,7 +67,7 @@ impl Form {
                 "seed": 0,
                 "max_tokens": self.max_tokens,
             }),
-            // Of a reward model the number is wanted, and not what a softmax makes of it.
+            // A reward model's raw output is needed, without a softmax.
             Api::Classify if self.compiled.has_prompt() => {
                 json!({ "model": self.model, "input": self.text(question, &mark)?, "use_activation": false })
             }
@@ -86,7 +86,7 @@ impl Form {
             Api::Custom => verl(question),
         };
         if let Value::Object(fields) = &mut body {
-            // OpenAI's newer name for it; servers refuse both together.
+            // OpenAI's newer name for `max_tokens`; servers reject both together.
             if self.body.contains_key("max_completion_tokens") {
                 fields.remove("max_tokens");
             }
@@ -104,18 +104,18 @@ impl Form {
         self.compiled.prompt(Variables { question, answer, gold, golds, source, mark, row: row.as_ref() })
     }
 
-    /// Reads a reply.
+    /// Parses a reply.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// A description of what is wrong with the reply.
     pub fn reply(&self, request: &Request, body: &[u8]) -> Result<Reply, String> {
         let garbage =
-            || format!("the server said `{}`, which is no reply of `{}`", words(body), self.api.name());
+            || format!("the server said `{}`, which is not a reply of `{}`", words(body), self.api.name());
         let said: Value = serde_json::from_slice(body).map_err(|_| garbage())?;
         let model = said["model"].as_str().map(str::to_owned);
         let number = |x: &Value| x.as_f64().map(|x| protocol::number("score", x).map(rewarded));
-        // As verl takes them: of several numbers the last.
+        // Of several numbers the last, as in verl.
         let last = |list: &Value| list.as_array().and_then(|list| number(list.last()?));
         let (words, opinion) = match self.api {
             Api::Chat => {
@@ -146,14 +146,14 @@ impl Form {
     }
 
     fn cut(&self) -> String {
-        format!("the judge's reply was cut after {} tokens", self.max_tokens)
+        format!("the grader's reply was cut after {} tokens", self.max_tokens)
     }
 
-    /// What a language model says. It is read from its reply alone, and the last verdict in it counts: before that it
-    /// may reason, and cite.
+    /// Returns the verdict in a language model's reply. The last verdict counts, because the model may
+    /// reason and quote before it.
     fn verdict_in(&self, text: &str, mark: &str) -> Opinion {
         let Some(word) = self.compiled.verdict(text, mark) else {
-            return Err(format!("the judge gave no verdict, and said `{}`", tail(text)));
+            return Err(format!("the grader gave no verdict, and said `{}`", tail(text)));
         };
         match word.to_lowercase().as_str() {
             "yes" | "true" | "correct" | "right" => Ok(true.into()),
@@ -161,7 +161,7 @@ impl Form {
             _ => match word.parse::<f64>() {
                 Ok(x) if x.is_finite() => protocol::number("verdict", x).map(rewarded),
                 _ => Err(format!(
-                    "the judge's verdict `{}` is neither yes or no nor a number",
+                    "the grader's verdict `{}` is not yes, no or a number",
                     words(word.as_bytes())
                 )),
             },
@@ -169,7 +169,7 @@ impl Form {
     }
 }
 
-/// Returns a mark that an answer does not contain: to contain it, the answer would have to contain its own hash.
+/// Returns a mark that an answer can't contain: the answer would have to contain its own hash.
 fn mark(question: &Question) -> String {
     let Question { gold, answer, prompt, source } = question;
     let mut hash = sha256(json!([prompt, gold, source, answer]).to_string());
@@ -181,12 +181,12 @@ fn rewarded(reward: f32) -> Judgement {
     Judgement { reward: Some(reward), ..Judgement::default() }
 }
 
-/// A gold answer that is a whole row of the data set.
+/// Parses a gold answer that is a whole row of the data set.
 fn row(gold: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(gold).ok()
 }
 
-/// What verl's `compute_score` is given. Of several gold answers all.
+/// Returns the arguments of verl's `compute_score`. Several gold answers become a list.
 fn verl(question: &Question) -> Value {
     let Question { gold, answer, prompt, source } = question;
     let (row, gold) = match &gold[..] {
@@ -207,7 +207,7 @@ fn verl(question: &Question) -> Value {
     })
 }
 
-/// What a server of the user's own says: a number, verl's `score` and `acc`, or the words of a judge's line.
+/// Returns the opinion in a custom server's reply: a number, verl's `score` and `acc`, or protocol fields.
 fn custom(said: &Value) -> Option<Opinion> {
     if let Some(score) = said.as_f64() {
         return Some(protocol::number("score", score).map(rewarded));
@@ -222,7 +222,7 @@ fn custom(said: &Value) -> Option<Opinion> {
     Some(score.map(|score| Judgement { correct, ..rewarded(score) }))
 }
 
-/// The end of a text, as it fits into a sentence.
+/// Returns the end of a text, as one line for a message.
 fn tail(text: &str) -> String {
     let text = text.trim_end();
     let from = text.char_indices().rev().nth(99).map_or(0, |(at, _)| at);

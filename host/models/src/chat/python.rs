@@ -1,4 +1,4 @@
-//! What transformers' templates call of Python: methods of strings, lists and dictionaries, and `json.dumps`.
+//! Python's behaviour in transformers' templates: methods of strings, lists and dictionaries, and filters.
 
 use allot_tasks::template;
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
@@ -6,7 +6,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Adds them to an environment.
+/// Adds the methods, filters, functions and tests to an environment.
 pub(super) fn add(environment: &mut Environment<'_>) {
     environment.set_unknown_method_callback(method);
     environment.add_filter("length", length);
@@ -32,7 +32,7 @@ fn invalid(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, why.into())
 }
 
-/// A value, or another where it is not defined, or with `boolean` where it is false.
+/// Returns `instead` if the value is undefined or, with `boolean`, false; else the value.
 fn default(value: &Value, instead: Option<Value>, boolean: Option<bool>, more: Kwargs) -> Result<Value> {
     let instead = instead.or(more.get("default_value")?).unwrap_or_else(|| "".into());
     let boolean = boolean.or(more.get("boolean")?).unwrap_or(false);
@@ -40,7 +40,7 @@ fn default(value: &Value, instead: Option<Value>, boolean: Option<bool>, more: K
     Ok(if value.is_undefined() || (boolean && !value.is_true()) { instead } else { value.clone() })
 }
 
-/// The number that a text or number is, or another where it is none.
+/// Converts a text or number to a number, or returns `instead` (default 0) if it is not one.
 fn number(value: &Value, instead: Option<Value>, whole: bool) -> Value {
     let text = match value.kind() {
         ValueKind::String | ValueKind::Number => value.to_string(),
@@ -65,7 +65,7 @@ fn number(value: &Value, instead: Option<Value>, whole: bool) -> Value {
     found.or(instead).unwrap_or_else(|| if whole { 0.into() } else { 0.0.into() })
 }
 
-/// A namespace of an object's entries, of named values, or of both.
+/// Returns a namespace of an object's entries, of named values, or of both.
 fn namespace(values: Rest<ValueOrKwargs>) -> Result<Value> {
     let mut all = Vec::new();
     for value in values.into_values() {
@@ -76,7 +76,7 @@ fn namespace(values: Rest<ValueOrKwargs>) -> Result<Value> {
     minijinja::functions::namespace(Some(Value::from_pairs(all).into()))
 }
 
-/// `len`: of an undefined value 0.
+/// Python's `len`; 0 for an undefined value.
 fn length(value: &Value) -> Result<usize> {
     if value.is_undefined() {
         return Ok(0);
@@ -104,7 +104,7 @@ fn method(state: &mut State<'_, '_>, value: &Value, name: &str, arguments: &[Val
     }
 }
 
-/// Methods of a string that minijinja lacks, or has without a bound.
+/// Calls a string method that minijinja lacks or does not limit.
 fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>> {
     let may_have_lists = ["endswith", "format", "join", "startswith"].contains(&name);
     if !may_have_lists && arguments.iter().any(|value| value.as_object().is_some() && !value.is_kwargs()) {
@@ -123,7 +123,7 @@ fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>>
         "join" => {
             let (items,): (&Value,) = from_args(arguments)?;
             if items.as_str().is_none() && items.try_iter()?.any(|item| item.as_str().is_none()) {
-                return Err(invalid("`join` is of texts"));
+                return Err(invalid("`join` takes texts"));
             }
             template::join(items, &Value::from(text))?
         }
@@ -151,7 +151,7 @@ fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>>
         "center" | "ljust" | "rjust" => {
             let (width, fill): (usize, Option<&str>) = from_args(arguments)?;
             let spare = width.saturating_sub(text.chars().count());
-            // Python's centre: of an odd number the larger part is on the left where the width is odd.
+            // As Python's `center`: if the padding is odd, the left part is larger where the width is odd.
             let left = match name {
                 "center" => spare / 2 + (spare & width & 1),
                 "ljust" => 0,
@@ -172,7 +172,7 @@ fn of_text(text: &str, name: &str, arguments: &[Value]) -> Result<Option<Value>>
             };
             text.chars().map(swapped).collect::<String>().into()
         }
-        // Of other languages' letters Python folds a few more, such as ß.
+        // Python also folds some letters of other languages, such as ß.
         "casefold" => text.to_lowercase().into(),
         _ => return Ok(None),
     }))

@@ -1,34 +1,34 @@
-//! The `tokenizer.json` that a GGUF file's metadata stands for: of tokenizers that merge bytes, like GPT-2's, and of
-//! SentencePiece's (`pieces.rs`).
+//! The `tokenizer.json` for a GGUF file's metadata: of byte-level BPE tokenizers, like GPT-2's, and of
+//! SentencePiece tokenizers (`pieces.rs`).
 //!
-//! candle has such a reader, too; it takes every splitting of text that it does not know for another, and
-//! among those that it does not know is SmolLM2's. Here each is written out, and what is unknown is refused.
+//! candle has such a reader, too, but it treats a pre-tokenizer that it does not know as another one;
+//! SmolLM2's is among these. Here each known one is written out, and an unknown one is an error.
 
 mod pieces;
 
+use allot_base::{Error, Result};
 use allot_engine::model::Gguf;
-use allot_error::{Error, Result};
 use serde_json::{Map, Value, json};
 
-/// Kinds of tokens: llama.cpp's `llama_token_type`.
+/// Types of tokens: llama.cpp's `llama_token_type`.
 const NORMAL: u64 = 1;
 const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const OF_USERS: u64 = 4;
 const UNUSED: u64 = 5;
 
-/// The tokens that a file has.
+/// The tokens listed in a file.
 struct Listed<'a> {
     gguf: &'a Gguf,
     /// Their texts.
     tokens: Vec<&'a str>,
     kinds: Vec<u64>,
-    /// Those that the file names as special.
+    /// Tokens that the file names as special.
     marked: &'a [u32],
 }
 
-/// The `tokenizer.json` that a GGUF file was made from, as far as its metadata goes. `marked` are the
-/// tokens that it names as special.
+/// Returns the `tokenizer.json` that a GGUF file was made from, as far as its metadata allow. `marked` are
+/// the tokens that it names as special.
 pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> Result<Value> {
     let tokens = gguf.texts("tokenizer.ggml.tokens");
     let kinds = gguf.numbers("tokenizer.ggml.token_type").unwrap_or_default();
@@ -41,8 +41,8 @@ pub(super) fn tokenizer_json(gguf: &Gguf, marked: &[u32], bos: Option<u32>) -> R
         other => {
             let place = gguf.path().display();
             let what =
-                format!("the tokenizer in `{place}` is of the kind `{other}`; gpt2 and llama are known");
-            Err(Error::new(what).hint("take the model's folder in Hugging Face layout instead"))
+                format!("the tokenizer in `{place}` has the type `{other}`; expected `gpt2` or `llama`");
+            Err(Error::new(what).hint("use the model's folder in Hugging Face format instead"))
         }
     }
 }
@@ -56,13 +56,13 @@ impl Listed<'_> {
         self.kinds.get(id).copied().unwrap_or(NORMAL)
     }
 
-    /// The vocabulary, and what is found in a text before anything else is: special tokens, and those of users.
+    /// Returns the vocabulary, and the tokens that are matched first: special and user-defined tokens.
     fn vocabulary(&self) -> (Map<String, Value>, Vec<Value>) {
         let (mut vocabulary, mut added) = (Map::with_capacity(self.tokens.len()), Vec::new());
         for (id, token) in self.tokens.iter().enumerate() {
             let kind = self.kind(id);
             let special = kind == UNKNOWN || kind == CONTROL || self.marked.contains(&(id as u32));
-            // Nothing becomes such a token: it fills the vocabulary up to a round number.
+            // An unused token never occurs: it pads the vocabulary to a round number.
             if kind == UNUSED && !special {
                 continue;
             }
@@ -77,9 +77,9 @@ impl Listed<'_> {
         (vocabulary, added)
     }
 
-    /// What is put around a text: the token that begins it, if there is one to add.
+    /// Returns the post-processor, which adds the BOS token to a text, if there is one to add.
     fn around(&self, bos: Option<u32>, adds_bos: bool) -> Value {
-        // The metadata may say so; else it is as in llama.cpp.
+        // The metadata may set it; the default is llama.cpp's.
         let adds_bos = self.gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(adds_bos);
         let bos = bos.filter(|_| adds_bos).and_then(|id| Some((id, *self.tokens.get(id as usize)?)));
         let text = |name: &str, kind: u8| json!({"Sequence": {"id": name, "type_id": kind}});
@@ -95,15 +95,16 @@ impl Listed<'_> {
     }
 }
 
-/// One that merges bytes.
+/// Returns the `tokenizer.json` of a byte-level BPE tokenizer.
 fn of_bytes(listed: &Listed<'_>, bos: Option<u32>) -> Result<Value> {
     let gguf = listed.gguf;
     let merges = gguf.texts("tokenizer.ggml.merges").ok_or_else(|| none(gguf, "tokenizer.ggml.merges"))?;
     let pre = gguf.text("tokenizer.ggml.pre").ok_or_else(|| none(gguf, "tokenizer.ggml.pre"))?;
     let Some(split) = splitting(pre) else {
-        let what = format!("the tokenizer in `{}` splits text in the way `{pre}`", gguf.path().display());
+        let what =
+            format!("the tokenizer in `{}` has the unsupported pre-tokenizer `{pre}`", gguf.path().display());
         return Err(Error::new(what).hint(
-            "known are smollm, refact, qwen2, llama-bpe, dbrx, smaug-bpe, gpt-2 and default; else take the model's folder in Hugging Face layout",
+            "use smollm, refact, qwen2, llama-bpe, dbrx, smaug-bpe, gpt-2 or default, or the model's folder in Hugging Face format",
         ));
     };
     let llama3 = split["llama3"] == true;
@@ -115,7 +116,7 @@ fn of_bytes(listed: &Listed<'_>, bos: Option<u32>) -> Result<Value> {
         "added_tokens": added,
         "normalizer": split["normalizer"],
         "pre_tokenizer": split["pre_tokenizer"],
-        // Llama 3 begins every text with a token.
+        // Llama 3 begins every text with a BOS token.
         "post_processor": listed.around(bos, llama3),
         "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
         "model": {
@@ -124,27 +125,27 @@ fn of_bytes(listed: &Listed<'_>, bos: Option<u32>) -> Result<Value> {
             "ignore_merges": llama3,
         },
     });
-    // Moved in, for `json!` would copy them.
+    // Added afterwards, because `json!` would copy them.
     let merges = merges.into_iter().map(|merge| Value::String(merge.to_owned())).collect();
     whole["model"]["vocab"] = Value::Object(vocabulary);
     whole["model"]["merges"] = Value::Array(merges);
     Ok(whole)
 }
 
-/// How text is split before pairs are merged, by llama.cpp's name for it (`llama-vocab.cpp`), in the words
-/// of the published `tokenizer.json` files that llama.cpp follows.
+/// Returns how text is split before pairs are merged, for llama.cpp's name of it (`llama-vocab.cpp`). The
+/// format is that of the published `tokenizer.json` files that llama.cpp follows.
 fn splitting(pre: &str) -> Option<Value> {
     let split = |pattern: &str| json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
     let bytes = |use_regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
     let sequence = |parts: Vec<Value>| json!({"type": "Sequence", "pretokenizers": parts});
-    // Llama 3's and Qwen's differ in how many digits go together.
+    // Llama 3 and Qwen differ in how many digits they group.
     let words = |digits: &str| {
         split(&format!(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
         ))
     };
     Some(match pre {
-        // SmolLM2 and Granite 3: each digit apart, then GPT-2's rule.
+        // SmolLM2 and Granite 3: each digit separately, then GPT-2's rule.
         "smollm" | "refact" => {
             let digits = json!({"type": "Digits", "individual_digits": true});
             json!({"pre_tokenizer": sequence(vec![digits, bytes(true)])})
@@ -158,10 +159,10 @@ fn splitting(pre: &str) -> Option<Value> {
             "pre_tokenizer": sequence(vec![words(r"\p{N}{1,3}"), bytes(false)]),
             "llama3": true,
         }),
-        // OLMo 2 and Phi-4; SmolLM3: split as in Llama 3, and merged as usual.
+        // OLMo 2 and Phi-4; SmolLM3: split as in Llama 3, but merged as usual.
         "dbrx" | "smaug-bpe" => json!({"pre_tokenizer": sequence(vec![words(r"\p{N}{1,3}"), bytes(false)])}),
         "gpt-2" => json!({"pre_tokenizer": bytes(true)}),
-        // llama.cpp's own, for a tokenizer that its converter did not recognize.
+        // llama.cpp's default, for a tokenizer that its converter did not recognize.
         "default" => json!({"pre_tokenizer": sequence(vec![
             split(r"[\p{P}\$\+<=>\^~\|]+"),
             split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"),

@@ -1,14 +1,14 @@
-//! What the trainer is to do: sample, learn, or stop.
+//! A trainer's orders: sample, train or stop.
 
 use allot_allocation::{Geometry, PromptId};
 use allot_loop::Learned;
 use serde::Serialize;
 
-/// What the trainer is to do.
+/// The next order for the trainer.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Order {
-    /// `asked` is how many rollouts the policy asked for; fewer are drawn where the budget has no room.
+    /// `asked` is the number of rollouts that the policy requested. The budget may allow fewer draws.
     Sample {
         step: u32,
         round: u32,
@@ -20,7 +20,7 @@ pub enum Order {
         round: u32,
         rollouts: Vec<Learned>,
         hold: Vec<PromptId>,
-        /// How the update is made; none for the trainer's own way.
+        /// The geometry of the update; none for the trainer's default.
         update: Option<Geometry>,
     },
     Over {
@@ -33,6 +33,6 @@ pub enum Order {
 pub struct Draw {
     pub prompt: PromptId,
     pub count: u32,
-    /// Where the randomness of each comes from, so that runs of one seed are paired.
+    /// The seed of each rollout, so that runs with the same seed are paired.
     pub seeds: Vec<u64>,
 }

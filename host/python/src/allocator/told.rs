@@ -1,11 +1,11 @@
-//! Rollouts as a trainer tells of them, and what is wrong with them.
+//! Rollouts as a trainer reports them, and their checks.
 
 use allot_allocation::{GrantLine, Outcome, PromptId};
 use serde::Deserialize;
 
 use crate::exception::{Exception, Result};
 
-/// A sampled rollout, as a trainer tells of it.
+/// A sampled rollout, as a trainer reports it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Told {
@@ -17,8 +17,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// What was granted, with what was told of it. `signals` are those that the policy wants, `longest` is the
-    /// longest answer, in tokens.
+    /// Combines the grant with the reported rollouts. `signals` is the number of signals of the policy,
+    /// `longest` the longest answer, in tokens.
     pub fn outcomes(
         told: Vec<Self>,
         granted: &[GrantLine],
@@ -54,7 +54,7 @@ impl Told {
             .map(|((prompt, position), one)| Outcome {
                 prompt: *prompt,
                 position: *position,
-                // Nothing that is not finite reaches a policy or the record.
+                // Rewards and signals that are not finite never reach a policy or the record.
                 reward: one.reward.filter(|r| r.is_finite() && one.signals.iter().all(|x| x.is_finite())),
                 correct: one.correct,
                 tokens: one.tokens,

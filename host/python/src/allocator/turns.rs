@@ -1,4 +1,4 @@
-//! The trainer's turns: it asks what to do, hands rollouts in, and says that it is done with a batch.
+//! The trainer's turns: it requests an order, reports rollouts, and ends a batch.
 
 use allot_allocation::{Cost, Grant, GrantLine, PromptId, Settled, View, seed};
 use allot_loop::{At, Learned, Next, Round};
@@ -10,13 +10,13 @@ use super::order::{Draw, Order};
 use super::told::Told;
 use crate::exception::{Exception, Result};
 
-/// A trainer limits no operations.
+/// Returns no cost: operations are not limited for a trainer.
 fn free(_: PromptId, _: u32) -> Cost {
     Cost::default()
 }
 
 impl Allocator {
-    /// Asks the policy until there is something to do.
+    /// Queries the policy until there is an order for the trainer.
     pub fn order(&mut self, log: &mut Vec<LogLine>) -> Result<Order> {
         if let Some(reason) = &self.failed {
             return Ok(Order::Over { reason: reason.clone() });
@@ -35,14 +35,14 @@ impl Allocator {
                     return Ok(Order::Over { reason: self.run.reason().to_string() });
                 }
                 Next::Wait => return Err(self.awaited()),
-                // Both are done with where a step ends.
+                // `settle` handles both at the end of a step.
                 Next::Evaluate | Next::Step(_) => {}
                 Next::Begin(..) | Next::Finish(..) => unreachable!("a trainer samples and learns in turns"),
             }
         }
     }
 
-    /// Writes the record's first line, before all else.
+    /// Writes the record's first line, before anything else.
     fn begin(&mut self) -> Result<()> {
         let Some(head) = self.head.take() else { return Ok(()) };
         if let Some(folder) = &self.folder {
@@ -88,7 +88,7 @@ impl Allocator {
         }
     }
 
-    /// What the trainer was told to do, and did not say that it did.
+    /// Returns the error of a trainer that requests an order before it has finished the previous one.
     fn awaited(&self) -> Exception {
         if let At::Updating(_, update) = &self.run.state.at {
             let n = update.rollouts.len();
@@ -100,7 +100,7 @@ impl Allocator {
             .hint("hand them in with sampled(…), then ask again")
     }
 
-    /// Puts rollouts in the buffer. Whatever is wrong with them is found before anything is charged.
+    /// Puts rollouts into the buffer. All checks come before anything is charged.
     pub fn take(&mut self, told: Vec<Told>) -> Result<(u64, Vec<bool>)> {
         let At::Sampling(_) = self.run.state.at else {
             return Err(Exception::new("rollouts were handed in, and none were granted")
@@ -118,7 +118,7 @@ impl Allocator {
         Ok((took.first.0, outcomes.iter().map(|o| o.reward.is_some()).collect()))
     }
 
-    /// Settles the buffer, and ends the step.
+    /// Settles the buffer and ends the step.
     pub fn settle(
         &mut self,
         updated: bool,
@@ -148,10 +148,10 @@ impl Allocator {
         Ok((settled, *end))
     }
 
-    /// The policy broke a rule or gave no answer: in mid-step, there is no way on but from a state.
+    /// Ends the run after a broken rule or a fault within a step; it can only be resumed from a state.
     pub fn stopped(&mut self, exception: &Exception) {
         if matches!(self.run.state.at, At::Asking(_)) {
-            // The reason for the stop matters more than a second failure of the record.
+            // The reason for the end matters more than a second failure of the record.
             let _ = self.record.write(&Line::End(*self.run.end(exception.what().to_owned(), false)));
             self.failed = Some(exception.what().to_owned());
         }

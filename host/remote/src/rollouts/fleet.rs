@@ -1,5 +1,5 @@
-//! The servers that sample, one or several. Each takes the next rollout as soon as it is free; what one cannot do another
-//! does. A rollout is the same, whichever server sampled it.
+//! The sampling servers. Each takes the next rollout as soon as it is free, and takes over the rollouts of
+//! servers that fail. A rollout is the same, whichever server samples it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -16,16 +16,16 @@ use super::sampler::{Missed, Sampler};
 use crate::address::Address;
 use crate::client::{Client, Failure, told};
 
-/// How often in a row a server may lose its weights before it is no longer believed in.
+/// How many times in a row a server may lose its weights before the run ends.
 const LOSSES: u32 = 5;
-/// How long a server may be away before others do what it was asked, where there are others.
+/// How long a server may be unavailable before other servers take over its rollouts.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) struct Fleet {
     servers: Vec<FleetServer>,
-    /// Rollouts that each is asked for at a time.
+    /// Number of concurrent rollouts of each server.
     rows: usize,
-    /// How long all may be away together before the run stops.
+    /// How long all servers may be unavailable before the run stops.
     patience: Duration,
 }
 
@@ -33,13 +33,13 @@ struct FleetServer {
     sampler: Sampler,
     /// The label of the weights that it was given last.
     given: RefCell<Option<String>>,
-    /// Since when it has been away.
+    /// When it became unavailable, if it is.
     away: Cell<Option<Instant>>,
-    /// How often it has lost its weights since a rollout came of it.
+    /// How many times it has lost its weights since its last rollout.
     losses: Cell<u32>,
 }
 
-/// The weights to sample by: their label, where the servers see them, and after how many updates they are.
+/// The weights to sample with: their label, the servers' path to them, and their number of updates.
 #[derive(Clone, Copy)]
 pub(crate) struct LabelledWeights<'a> {
     pub(crate) label: &'a str,
@@ -47,22 +47,22 @@ pub(crate) struct LabelledWeights<'a> {
     pub(crate) version: u32,
 }
 
-/// What is wanted of all servers together, and what came.
+/// The rollouts that all servers work on, and those that have arrived.
 struct FleetWork<'a> {
     weights: LabelledWeights<'a>,
-    /// Rollouts that no server is asked for.
+    /// Rollouts that are not assigned to a server.
     open: RefCell<VecDeque<usize>>,
     came: RefCell<&'a mut [Option<Sample<Answer>>]>,
-    /// What is missing.
+    /// Number of missing rollouts.
     left: Cell<usize>,
     whole: RefCell<Whole<'a, Answer>>,
     interrupt: &'a Interrupt,
-    /// Something came, or was given back.
+    /// Notified when a rollout has arrived or was returned unfinished.
     changed: Notify,
 }
 
 impl Fleet {
-    /// The servers of a config. `notice` is told when one is away.
+    /// Returns the servers of a config. `notice` is called when one becomes unavailable.
     pub(crate) fn open(config: &RolloutsConfig, rows: usize, notice: fn(&str)) -> Result<Self, EngineError> {
         let several = config.url.all().len() > 1;
         let one = |url: &String| {
@@ -82,13 +82,13 @@ impl Fleet {
         Ok(Self { servers: servers?, rows, patience })
     }
 
-    /// The weights that any of them was given are no longer those that are wanted.
+    /// Forgets which weights the servers have, so that they are loaded again.
     pub(crate) fn forget(&mut self) {
         self.servers.iter_mut().for_each(|server| *server.given.get_mut() = None);
     }
 
-    /// Samples the rollouts that are missing of `came`: `one` asks a server for the rollout with a number. An interrupt
-    /// leaves those that came until then. `loaded` is called when a server has the weights.
+    /// Samples the rollouts that are missing in `came`; after an interrupt, some stay missing. `one`
+    /// requests the rollout with an index from a server. `loaded` is called when a server has the weights.
     pub(crate) async fn sample<'a, F>(
         &'a self,
         weights: LabelledWeights<'a>,
@@ -115,7 +115,7 @@ impl Fleet {
         try_join_all(all).await.map(|_| ())
     }
 
-    /// Lets one server work until nothing is left.
+    /// Lets one server work until no rollout is left.
     async fn work<'a, F>(
         &'a self,
         server: &'a FleetServer,
@@ -142,7 +142,7 @@ impl Fleet {
                     self.leaves(server, error)?;
                     let pause = tokio::time::sleep(pauses.next().unwrap_or(SOON));
                     let mut pause = std::pin::pin!(pause);
-                    // What others do meanwhile may be all that was left.
+                    // The other servers may finish all that is left meanwhile.
                     while !work.is_over() {
                         tokio::select! {
                             () = &mut pause => break,
@@ -156,8 +156,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Rollouts that a server is asked for at a time while so many are missing: no more than its part, so that the last
-    /// ones are not left to one while others have nothing to do. One that was away is tried with a single one.
+    /// Returns how many rollouts a server gets at a time while `left` are missing: at most its share, so
+    /// that no server is idle at the end. A server that was unavailable gets a single rollout as a trial.
     fn share(&self, server: &FleetServer, left: usize) -> usize {
         if server.away.get().is_some() {
             return 1;
@@ -170,12 +170,12 @@ impl Fleet {
         self.servers.iter().any(|other| !std::ptr::eq(other, server))
     }
 
-    /// A server is away, and the run goes on while another one is there, or was there shortly before.
+    /// Marks a server as unavailable. Fails unless another server is available, or was shortly before.
     fn leaves(&self, server: &FleetServer, error: EngineError) -> Result<(), EngineError> {
         if server.away.get().is_none() {
             server.away.set(Some(Instant::now()));
             let url = &server.sampler.client.to().url;
-            server.sampler.client.notice(&format!("the other servers do what the one at {url} was asked"));
+            server.sampler.client.notice(&format!("the other servers take over from the one at {url}"));
         }
         let since = |server: &FleetServer| server.away.get().is_some_and(|at| at.elapsed() >= self.patience);
         if self.servers.iter().all(since) { Err(error) } else { Ok(()) }
@@ -183,7 +183,7 @@ impl Fleet {
 }
 
 impl FleetServer {
-    /// Gives it the weights, unless it has them; whether it did not.
+    /// Gives the server the weights unless it has them. Returns whether it loaded them.
     async fn give(&self, weights: LabelledWeights<'_>) -> Result<bool, Failure> {
         if self.given.borrow().as_deref() == Some(weights.label) {
             return Ok(false);
@@ -193,8 +193,8 @@ impl FleetServer {
         Ok(true)
     }
 
-    /// Asks for rollouts that no server is asked for, some at a time, and takes each as it comes. Those that did not come
-    /// are open again.
+    /// Requests unassigned rollouts, several at a time, and stores each as it arrives. Those that do not
+    /// arrive become unassigned again.
     async fn turn<'a, F>(
         &'a self,
         fleet: &Fleet,
@@ -226,13 +226,13 @@ impl FleetServer {
                     self.away.set(None);
                     asked.came(i, sample);
                 }
-                // Another server may have given something back.
+                // Another server may have returned an unfinished rollout.
                 () = work.changed.notified(), if room => {}
             }
         }
     }
 
-    /// It has other weights: it gets those that are wanted once more.
+    /// Handles a server with other weights: it will get the current ones again.
     fn lost(&self, other: &str, version: u32) -> Result<(), EngineError> {
         let url = &self.sampler.client.to().url;
         self.losses.set(self.losses.get() + 1);
@@ -240,15 +240,15 @@ impl FleetServer {
             let losses = self.losses.get();
             let what =
                 format!("the server at {url} lost the weights {losses} times in a row: it has `{other}`");
-            return Err(told(what, "it may be out of memory, or several may be behind one address"));
+            return Err(told(what, "check its memory, and that only one server is behind the address"));
         }
-        let what = format!("the server at {url} has the weights `{other}`, as if it was started anew");
-        self.sampler.client.notice(&format!("{what}; it gets those after {version} updates again"));
+        let what = format!("the server at {url} has the weights `{other}`, as if it had restarted");
+        self.sampler.client.notice(&format!("{what}; sending those after {version} updates again"));
         *self.given.borrow_mut() = None;
         Ok(())
     }
 
-    /// What is left of a failure when nothing can be done about it.
+    /// Returns the error of a failure that can't be recovered from.
     fn plain(&self, failure: Failure) -> EngineError {
         let client = &self.sampler.client;
         match failure {
@@ -260,13 +260,13 @@ impl FleetServer {
 }
 
 impl FleetWork<'_> {
-    /// Whether nothing more is asked for.
+    /// Returns whether nothing more is requested.
     fn is_over(&self) -> bool {
         self.left.get() == 0 || self.interrupt.is_asked()
     }
 }
 
-/// What a server was asked for and has not given. Whatever ends that, the others may be asked for it.
+/// A server's assigned, unfinished rollouts. When this is dropped, other servers may take them.
 struct Asked<'w, 'a> {
     work: &'w FleetWork<'a>,
     numbers: BTreeSet<usize>,
@@ -274,7 +274,7 @@ struct Asked<'w, 'a> {
 
 impl Asked<'_, '_> {
     fn take(&mut self) -> Option<usize> {
-        // What is under way may come, and nothing more is asked for.
+        // After an interrupt nothing more is requested, but requests in progress may finish.
         let open = || self.work.open.borrow_mut().pop_front();
         let i = (!self.work.interrupt.is_asked()).then(open).flatten()?;
         self.numbers.insert(i);

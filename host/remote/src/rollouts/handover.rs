@@ -1,7 +1,7 @@
-//! Where weights are handed over: a folder for each version, whole or not there.
+//! The handover of weights: one folder for each version, complete or absent.
 //!
-//! A folder's name is its label, which the server keeps beside the weights: the run's tag, the version, and a hash of
-//! the numbers. So a server can't have other numbers under a name that was asked for.
+//! A folder's name is its label, which the server stores with the weights: the run's tag, the version, and
+//! a hash of the weights. So the server can't have other weights under a label.
 
 use std::path::{Path, PathBuf};
 
@@ -10,34 +10,34 @@ use allot_engine::core::Core;
 
 use crate::client::told;
 
-/// What every label begins with.
+/// The prefix of every label.
 pub(crate) const OURS: &str = "allot-";
-/// What a folder is called while it is written.
+/// The prefix of a folder that is being written.
 const WRITING: &str = ".writing-";
 
-/// Writes a model's folder in Hugging Face layout into a folder that is not there yet, and gives a hash of its
-/// weights in hexadecimal.
+/// Writes a model in Hugging Face layout into a new folder, and returns a hash of its weights in
+/// hexadecimal.
 pub type Write = dyn Fn(&dyn Core, &Path) -> Result<String, EngineError>;
 
-/// The folder, and what is in it.
+/// The handover folder and its contents.
 pub struct Handover {
     folder: PathBuf,
-    /// The same as the server sees it.
+    /// The folder's path on the server.
     there: String,
-    /// What tells this run's folders from others'.
+    /// A tag that distinguishes this run's folders from others.
     tag: String,
     write: Box<Write>,
-    /// What was written last: the version, and its label.
+    /// The version and label of the last weights written.
     last: Option<(u32, String)>,
 }
 
 impl Handover {
-    /// A folder for one run's weights. `there` is the folder as the server sees it.
+    /// Returns the folder for one run's weights. `there` is its path on the server.
     pub fn new(folder: PathBuf, there: String, tag: &str, write: Box<Write>) -> Self {
         Self { folder, there, tag: format!("{OURS}{tag}-"), write, last: None }
     }
 
-    /// Writes the weights of this version, if they are not there yet. Gives their label.
+    /// Writes the weights of this version unless they are already there. Returns their label.
     pub(crate) fn put(&mut self, core: &dyn Core, version: u32) -> Result<String, EngineError> {
         if let Some((at, label)) = &self.last
             && *at == version
@@ -46,7 +46,7 @@ impl Handover {
             return Ok(label.clone());
         }
         let aside = self.folder.join(format!("{WRITING}{}{version:06}", self.tag));
-        // What a stop in the middle of writing left.
+        // Left over from an interrupted write.
         if aside.exists() {
             std::fs::remove_dir_all(&aside).map_err(|e| failed("remove", &aside, &e))?;
         }
@@ -56,7 +56,7 @@ impl Handover {
         let label = format!("{}{version:06}-{}", self.tag, &hash[..hash.len().min(16)]);
         let place = self.folder.join(&label);
         if place.exists() {
-            // The same numbers, from before the run was stopped.
+            // The same weights, from before the run was stopped.
             std::fs::remove_dir_all(&place).map_err(|e| failed("remove", &place, &e))?;
         }
         std::fs::rename(&aside, &place).map_err(|e| failed("write", &place, &e))?;
@@ -64,12 +64,12 @@ impl Handover {
         Ok(label)
     }
 
-    /// A label's folder as the server sees it.
+    /// Returns the server's path to a label's folder.
     pub(crate) fn seen(&self, label: &str) -> String {
         format!("{}/{label}", self.there.trim_end_matches('/'))
     }
 
-    /// Removes all of this run's folders but that of a label. Where that fails they only take up room.
+    /// Removes all of this run's folders except a label's. Ignores failures, which only cost disk space.
     pub(crate) fn leave(&self, label: Option<&str>) {
         let writing = format!("{WRITING}{}", self.tag);
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -81,10 +81,10 @@ impl Handover {
         }
     }
 
-    /// Whether weights can be written into a folder: makes one in it, and removes that.
+    /// Checks that weights can be written into a folder, by creating and removing a folder in it.
     pub(crate) fn try_folder(folder: &Path) -> Result<(), EngineError> {
         let probe = folder.join(format!("{WRITING}{}", std::process::id()));
-        // Only the user creates the folder itself: else a wrong path would become one.
+        // Does not create `folder` itself, because a wrong path would then be created.
         std::fs::create_dir(&probe).map_err(|e| failed("write into", folder, &e))?;
         std::fs::remove_dir(&probe).map_err(|e| failed("remove", &probe, &e))
     }
@@ -102,5 +102,5 @@ fn failed(verb: &str, path: &Path, error: &std::io::Error) -> EngineError {
         _ => error.to_string(),
     };
     let what = format!("could not {verb} `{}`: {why}", path.display());
-    told(what, "`rollouts.weights` is a folder that both this program and the server reach")
+    told(what, "set `rollout_server.weights` to a folder that both this program and the server can access")
 }

@@ -1,4 +1,4 @@
-//! The check of a server that samples, before a run starts. Nothing is loaded, nothing is sampled.
+//! The check of a sampling server before a run starts. Loads nothing and samples nothing.
 
 use std::path::Path;
 
@@ -14,18 +14,21 @@ use crate::address::Address;
 use crate::client::{Client, Failure, told};
 use crate::preflight::waited;
 
-/// What a server told of itself.
+/// The server versions whose protocols are implemented, from their sources of 2026-11-22.
+const VERSIONS: &str = "SGLang 0.5.23 and vLLM 0.32.0";
+
+/// A server's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preflight {
     /// Its version.
     pub version: String,
-    /// The longest sequence that it takes, in tokens.
+    /// The longest sequence that the server accepts, in tokens.
     pub context: Option<usize>,
-    /// What is good to know, in sentences.
+    /// Notes for the user, as sentences.
     pub notes: Vec<String>,
 }
 
-/// What SGLang says of its model.
+/// SGLang's description of its model.
 #[derive(Deserialize)]
 struct ModelInfo {
     is_generation: bool,
@@ -33,7 +36,7 @@ struct ModelInfo {
     weight_version: Option<String>,
 }
 
-/// What SGLang says of itself.
+/// SGLang's description of the server.
 #[derive(Deserialize)]
 struct ServerInfo {
     version: String,
@@ -42,7 +45,7 @@ struct ServerInfo {
     enable_deterministic_inference: bool,
 }
 
-/// What both say of their models.
+/// Both servers' list of models.
 #[derive(Deserialize)]
 struct Models {
     data: Vec<Model>,
@@ -54,12 +57,12 @@ struct Model {
     max_model_len: Option<usize>,
 }
 
-/// Looks whether the server is there, lets us in, has such a model and can do what a run asks of it, and whether
-/// weights can be written where it will look for them.
+/// Checks that the server is reachable, accepts the key, has the model, and supports the run's sampling,
+/// and that weights can be written into the handover folder.
 pub fn preflight(
     config: &RolloutsConfig,
     shape: &Shape,
-    rollout: &Sampling,
+    sampling: &Sampling,
 ) -> Result<Preflight, EngineError> {
     Handover::try_folder(Path::new(&config.weights))?;
     let mut all: Option<Preflight> = None;
@@ -68,7 +71,7 @@ pub fn preflight(
         let one = waited(async {
             match config.kind {
                 ServerKind::Sglang => sglang(&client, config, shape).await,
-                ServerKind::Vllm => vllm(&client, config, rollout).await,
+                ServerKind::Vllm => vllm(&client, config, sampling).await,
             }
         })??;
         all = Some(all.map_or_else(|| one.clone(), |all| all.and(&one)));
@@ -77,7 +80,7 @@ pub fn preflight(
 }
 
 impl Preflight {
-    /// What is so of several servers: any of them gets any rollout.
+    /// Combines the results of several servers, of which each may sample any rollout.
     fn and(mut self, other: &Self) -> Self {
         if !self.version.split(", ").any(|version| version == other.version) {
             self.version = format!("{}, {}", self.version, other.version);
@@ -89,14 +92,14 @@ impl Preflight {
         self
     }
 
-    /// Whether the longest prompt and its answer fit into what the server takes.
+    /// Checks that the longest prompt and its answer fit into the server's context.
     pub fn fits(&self, longest: usize) -> Result<(), EngineError> {
         match self.context {
             Some(context) if context < longest => {
                 let what =
-                    format!("the server takes {context} tokens, and the longest prompt and answer have");
-                let hint = "start it with a longer context, or set `model.max_prompt_tokens` or \
-                            `rollout.max_tokens` lower";
+                    format!("the server takes {context} tokens, but the longest prompt and answer have");
+                let hint = "start it with a longer context, or lower `model.max_prompt_tokens` or \
+                            `sampling.max_tokens`";
                 Err(told(format!("{what} {longest}"), hint))
             }
             _ => Ok(()),
@@ -104,7 +107,7 @@ impl Preflight {
     }
 }
 
-/// Asks for something that each server of a kind has.
+/// Requests something that every server of a kind has.
 async fn known<T: for<'d> Deserialize<'d>>(
     client: &Client,
     verb: &str,
@@ -112,12 +115,10 @@ async fn known<T: for<'d> Deserialize<'d>>(
 ) -> Result<T, EngineError> {
     let foreign = |why: &str| {
         let url = &client.to().url;
-        let what = format!("what is at {url} is no {kind} that this program knows: {why}");
+        let what = format!("the server at {url} is not a supported {kind}: {why}");
         told(
             what,
-            &format!(
-                "`rollouts.url` is what comes before `/{verb}`; docs/how-to/scaling.md names the versions"
-            ),
+            &format!("set `rollout_server.url` to the part before `/{verb}`; allot supports {VERSIONS}"),
         )
     };
     let answer = client.ask(verb, None).await.map_err(|failure| match failure {
@@ -126,15 +127,15 @@ async fn known<T: for<'d> Deserialize<'d>>(
         Failure::Refused { status, .. } => foreign(&format!("it answers `/{verb}` with {status}")),
     })?;
     serde_json::from_slice(answer.body())
-        .map_err(|_| foreign(&format!("it answers `/{verb}` with something else")))
+        .map_err(|_| foreign(&format!("its answer to `/{verb}` is not the expected one")))
 }
 
-/// The model among those that a server has.
+/// Checks that the server has the model.
 fn named(client: &Client, config: &RolloutsConfig, names: &[String]) -> Result<(), EngineError> {
     let Some(wanted) = config.model.as_ref().filter(|wanted| !names.contains(wanted)) else { return Ok(()) };
     let what = format!("the server at {} has no model `{wanted}`", client.to().url);
     let has: Vec<String> = names.iter().take(12).map(|n| format!("`{}`", client.clean(n))).collect();
-    Err(told(what, &format!("it has {}; set `rollouts.model`", has.join(", "))))
+    Err(told(what, &format!("it has {}; set `rollout_server.model`", has.join(", "))))
 }
 
 async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Result<Preflight, EngineError> {
@@ -144,20 +145,20 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
     let models: Models = known(client, "v1/models", "SGLang").await?;
     if !info.is_generation || info.weight_version.is_none() {
         let what =
-            format!("the server at {url} has a model that does not generate, or no word for its weights");
-        return Err(told(what, "docs/how-to/scaling.md names the versions of SGLang that this was made for"));
+            format!("the server at {url} has a model that does not generate, or no label for its weights");
+        return Err(told(what, &format!("use another version of it; allot supports {VERSIONS}")));
     }
     if let Some(other) = info.model_type.filter(|kind| kind != shape.family.name) {
         let (other, own) = (client.clean(&other), shape.family.name);
-        let what = format!("the server at {url} has a model of type `{other}`, and `model.use` is a `{own}`");
+        let what = format!("the server at {url} has a model of type `{other}`, but `model.use` is a `{own}`");
         return Err(told(what, "serve the model that `[model]` names"));
     }
-    // What it was started with: a load of weights changes the name that `v1/models` tells.
+    // The name at the server's start: loading weights changes the name in `v1/models`.
     named(client, config, &server.served_model_name.into_iter().collect::<Vec<_>>())?;
     let mut notes = Vec::new();
     if !server.enable_deterministic_inference {
-        let what = "the server draws without the seeds of rollouts, so that a run is not the same twice; started \
-                    with `--enable-deterministic-inference` it would";
+        let what = "the server ignores the seeds of rollouts, so a run is not reproducible; start it with \
+                    `--enable-deterministic-inference`";
         notes.push(what.to_owned());
     }
     let context = models.data.first().and_then(|m| m.max_model_len);
@@ -167,7 +168,7 @@ async fn sglang(client: &Client, config: &RolloutsConfig, shape: &Shape) -> Resu
 async fn vllm(
     client: &Client,
     config: &RolloutsConfig,
-    rollout: &Sampling,
+    sampling: &Sampling,
 ) -> Result<Preflight, EngineError> {
     let url = &client.to().url;
     let version: Value = known(client, "version", "vLLM").await?;
@@ -175,7 +176,7 @@ async fn vllm(
     let names: Vec<String> = models.data.iter().map(|m| m.id.clone()).collect();
     named(client, config, &names)?;
     let model = models.data.iter().find(|m| config.model.as_ref().is_none_or(|name| *name == m.id));
-    // Nothing to generate from: refused in one way where it can, and in another where it is off.
+    // An empty prompt is rejected with 400 or 422 if the endpoint is on; otherwise the error differs.
     let empty = json!({ "token_ids": [], "sampling_params": {} }).to_string();
     match client.ask(vllm::GENERATE, Some(&empty)).await {
         Ok(_) | Err(Failure::Refused { status: 400 | 422, .. }) => {}
@@ -195,12 +196,12 @@ async fn vllm(
     }
     let info: Value = known(client, "server_info?config_format=json", "vLLM").await?;
     let mode = info["vllm_config"]["model_config"]["logprobs_mode"].as_str();
-    let wanted = if rollout.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
-    let either = rollout.temperature == 1.0 && rollout.top_k == 0 && rollout.top_p >= 1.0;
+    let wanted = if sampling.temperature == 1.0 { "raw_logprobs" } else { "processed_logprobs" };
+    let either = sampling.temperature == 1.0 && sampling.top_k == 0 && sampling.top_p >= 1.0;
     let good = |mode: &str| mode == wanted || either && mode == "processed_logprobs";
     if let Some(mode) = mode.filter(|mode| !good(mode)) {
-        let what = format!("the server at {url} tells `{}`", client.clean(mode));
-        let why = "those of what is sampled, by `[rollout]`, are";
+        let what = format!("the server at {url} returns `{}`", client.clean(mode));
+        let why = "the sampling in `[sampling]` needs";
         return Err(told(
             format!("{what}; {why} `{wanted}`"),
             &format!("start it with `--logprobs-mode {wanted}`"),

@@ -1,4 +1,4 @@
-//! A server that samples, whichever it is: a rollout is asked for, weights are loaded, and what comes is looked at.
+//! A sampling server of any kind: requests rollouts, loads weights and checks replies.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(crate) struct Sampler {
 
 /// Why there is no rollout.
 pub(crate) enum Missed {
-    /// It was sampled by these weights, and not by those that were handed over.
+    /// It was sampled with these weights, which are not the requested ones.
     Weights(String),
     /// Another failure.
     Failure(Failure),
@@ -33,7 +33,7 @@ impl From<Failure> for Missed {
 }
 
 impl Sampler {
-    /// A server that this client talks to.
+    /// Returns the server of this client.
     pub(crate) fn new(client: Client, config: &RolloutsConfig) -> Self {
         Self { client, kind: config.kind, model: config.model.clone() }
     }
@@ -45,7 +45,7 @@ impl Sampler {
         }
     }
 
-    /// Loads weights from a folder, as the server sees it, under a label.
+    /// Loads weights from a folder, given by the server's path, under a label.
     pub(crate) async fn load(&self, folder: &str, label: &str) -> Result<(), Failure> {
         let loaded = match self.kind {
             ServerKind::Sglang => sglang::load(&self.client, folder, label).await,
@@ -55,15 +55,15 @@ impl Sampler {
             Failure::Refused { verb, status, detail } => {
                 let what = format!("the server at {} could not load `{folder}`", self.client.to().url);
                 let said = if detail.is_empty() { String::new() } else { format!(": {detail}") };
-                let hint = "the folder is reached by the server too, at that path (`rollouts.weights_there`), and \
-                            the model that it serves is the one that is trained; see its own log";
+                let hint = "check its log, that it can read the folder at that path \
+                            (`rollout_server.weights_there`), and that it serves the model that is trained";
                 Failure::Stop(told(format!("{what} (`{verb}`, {status}){said}"), hint))
             }
             failure => failure,
         })
     }
 
-    /// One rollout, by the weights of a label. A request that a server aborts is sent again.
+    /// Returns a rollout sampled with a label's weights. Repeats a request that the server aborts.
     pub(crate) async fn rollout(
         &self,
         request: SampleRequest<'_>,
@@ -83,7 +83,7 @@ impl Sampler {
                 return Err(self.other(verb, other, label));
             }
             if told.weights.is_empty() {
-                let what = "a rollout that does not say by which weights it was sampled";
+                let what = "a rollout without the label of its weights";
                 return Err(self.client.wrong(verb, what).into());
             }
             let Some(end) = &told.broken else {
@@ -104,20 +104,20 @@ impl Sampler {
         }
     }
 
-    /// Other weights than those that were handed over. Those of another run don't come by starting a server anew.
+    /// Handles weights other than those handed over. A restart can't bring another run's weights.
     fn other(&self, verb: &str, other: &str, label: &str) -> Missed {
         if !other.starts_with(OURS) {
             return Missed::Weights(self.client.clean(other));
         }
         let what = format!(
-            "the server at {} answered `{verb}` by the weights `{}`; those that were handed over are `{label}`",
+            "the server at {} answered `{verb}` with the weights `{}`; expected `{label}`",
             self.client.to().url,
             self.client.clean(other)
         );
-        Missed::Failure(Failure::Stop(told(what, "a server samples for one run at a time")))
+        Missed::Failure(Failure::Stop(told(what, "use a server for one run at a time")))
     }
 
-    /// The rollout, if it can be what was wanted.
+    /// Returns the rollout if it is valid for the request.
     fn looked_at(
         &self,
         told: RolloutReply,
@@ -139,32 +139,33 @@ impl Sampler {
         if let Some(end) = end.filter(|end| end + 1 < tokens.len()) {
             let token = tokens[end];
             return wrong(&format!(
-                "a rollout of prompt {number} that goes on behind its end, token {token}"
+                "a rollout of prompt {number} that continues after its end, token {token}"
             ));
         }
         if end.is_none() && !cut {
             let last = tokens[tokens.len() - 1];
             let what = format!(
-                "the server at {} ended a rollout of prompt {number} at token {last}, which ends none here",
+                "the server at {} ended a rollout of prompt {number} at token {last}, which is not a stop \
+                 token here",
                 self.client.to().url
             );
-            let hint = "its model's files name other tokens that end a text: add it to `model.stop`, or serve the \
-                        model that `[model]` names";
+            let hint = "add it to `model.stop`, or serve the model that `[model]` names: the served one has \
+                        other stop tokens";
             return Err(Failure::Stop(crate::client::told(what, hint)));
         }
         if end.is_none() && tokens.len() < limits.longest {
             let (came, most) = (tokens.len(), limits.longest);
             return wrong(&format!(
-                "a rollout of prompt {number} that was cut after {came} tokens; {most} are the limit"
+                "a rollout of prompt {number} that was cut after {came} tokens; the limit is {most}"
             ));
         }
-        // An end at the limit is an end.
+        // An end token at the limit counts as an end.
         sample.truncated = end.is_none();
         Ok(sample)
     }
 }
 
-/// A server that does not know a verb any more has refused it.
+/// Turns the loss of a verb into a refusal: the server does not have this verb.
 fn known(failure: Failure, verb: &str) -> Failure {
     match failure {
         Failure::Lost(detail) => Failure::Refused { verb: verb.to_owned(), status: 404, detail },

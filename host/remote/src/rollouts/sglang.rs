@@ -1,4 +1,4 @@
-//! SGLang's words: `/generate`, and weights from a disk. As of 0.5.23, read on 2026-11-22.
+//! SGLang's requests: `/generate`, and weights from disk. As of 0.5.23, read on 2026-11-22.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::sample::ClaimedRollout;
 
 pub(super) const GENERATE: &str = "generate";
 
-/// What it answers to `generate`.
+/// The reply to `generate`.
 #[derive(Deserialize)]
 struct Generated {
     output_ids: Vec<u32>,
@@ -20,12 +20,12 @@ struct Generated {
 struct Meta {
     finish_reason: Finish,
     prompt_tokens: usize,
-    /// The weights that it ended with.
+    /// The label of the weights at the end.
     weight_version: Option<String>,
-    /// All that it had, where there were several.
+    /// The labels of all weights that it was sampled with, if there were several.
     #[serde(default)]
     weight_versions: Vec<Span>,
-    /// Log-probability, token, and nothing. `null` is a number that is not finite.
+    /// Log-probability, token, and an unused field. `null` is a number that is not finite.
     output_token_logprobs: Option<Vec<(Option<f32>, u32, Value)>>,
 }
 
@@ -47,7 +47,7 @@ struct Loaded {
     message: Option<String>,
 }
 
-/// A request's body. Seeds count where the server infers deterministically. A stop token is part of what comes.
+/// Returns a request's body. Seeds need deterministic inference. Replies include the stop token.
 pub(super) fn body(request: SampleRequest<'_>) -> Value {
     let top_k = if request.sampling.top_k == 0 { json!(-1) } else { json!(request.sampling.top_k) };
     let mut body = json!({
@@ -69,7 +69,7 @@ pub(super) fn body(request: SampleRequest<'_>) -> Value {
     body
 }
 
-/// What an answer tells.
+/// Parses a reply.
 pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply, Failure> {
     let Generated { output_ids, meta_info: meta } = client.read(GENERATE, answer)?;
     let scored = meta.output_token_logprobs;
@@ -77,7 +77,7 @@ pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply
         && scored.len() == output_ids.len()
         && scored.iter().zip(&output_ids).any(|((_, token, _), id)| token != id)
     {
-        return Err(client.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+        return Err(client.wrong(GENERATE, "log-probabilities of tokens that it did not sample"));
     }
     let Finish { kind, message } = meta.finish_reason;
     let broken = (kind != "stop" && kind != "length")
@@ -91,14 +91,14 @@ pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply
     Ok(RolloutReply { claim, prompt: meta.prompt_tokens, broken, weights })
 }
 
-/// Loads weights. Nothing is generated meanwhile; what others have under way is broken off.
+/// Loads weights. Nothing is generated meanwhile, and other clients' requests are aborted.
 pub(super) async fn load(client: &Client, folder: &str, label: &str) -> Result<(), Failure> {
     client.ask("pause_generation", Some(&json!({ "mode": "abort" }).to_string())).await?;
     let body = json!({ "model_path": folder, "weight_version": label, "flush_cache": true }).to_string();
     let verb = "update_weights_from_disk";
     let loaded = client.ask_whole(verb, &body).await;
     if let Err(failure) = loaded {
-        // It has the weights that it had, if it is there.
+        // If the server still runs, it keeps its previous weights.
         let _ = client.once("continue_generation", Some(RequestBody::Json("{}"))).await;
         return Err(failure);
     }

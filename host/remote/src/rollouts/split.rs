@@ -1,4 +1,4 @@
-//! The engine that learns here and samples on a server.
+//! The engine that trains on this machine and samples on a server.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::engine::SIGNALS;
 use crate::patience::patient;
 use crate::sample::{RolloutKey, RolloutLimits, wire_seed};
 
-/// The engine.
+/// The engine that trains on this machine and samples on a server.
 pub struct Split {
     native: Native,
     fleet: Fleet,
@@ -27,7 +27,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// An engine over a model here and servers. `notice` is told when one is away.
+    /// Returns an engine with a native model and servers. `notice` is called when a server is unavailable.
     pub fn new(
         native: Native,
         config: &RolloutsConfig,
@@ -39,12 +39,12 @@ impl Split {
         Ok(Self { native, fleet, handover, kind: config.kind })
     }
 
-    /// The engine that learns.
+    /// Returns the native engine, which trains.
     pub fn native(&self) -> &Native {
         &self.native
     }
 
-    /// Takes up training where a checkpoint left it, after this many updates and steps of the optimizer.
+    /// Resumes from a checkpoint, made after this many updates and optimizer steps.
     pub fn restore(
         &mut self,
         folder: &Path,
@@ -56,7 +56,7 @@ impl Split {
         self.native.restore(folder, model, version, steps)
     }
 
-    /// Samples what is wanted by the weights of now, which servers are given that do not have them.
+    /// Samples all wanted rollouts with the current weights. Servers that lack the weights get them first.
     async fn all(
         &mut self,
         (wanted, purpose): (&[RolloutKey], Purpose),
@@ -78,7 +78,7 @@ impl Split {
     }
 }
 
-/// Asks a server for one rollout, by the weights of a label.
+/// Requests one rollout, sampled with the weights of a label.
 async fn ask(
     native: &Native,
     sampler: &Sampler,
@@ -152,7 +152,7 @@ impl Engine for Split {
         self.native.update(batch, geometry, interrupt).await
     }
 
-    /// The server goes on sampling by the weights that it was given.
+    /// The server continues to sample with the weights that it has.
     async fn begin(
         &mut self,
         batch: &[Example<'_, Answer>],

@@ -1,4 +1,4 @@
-//! vLLM's words: `/inference/v1/generate`, and weights by the `reload_weights` of its workers. As of 0.32.0, read on
+//! vLLM's requests: `/inference/v1/generate`, and its workers' `reload_weights`. As of 0.32.0, read on
 //! 2026-11-22. Both are off unless the server is started with them: see docs/how-to/scaling.md.
 
 use serde::Deserialize;
@@ -10,12 +10,12 @@ use crate::sample::ClaimedRollout;
 
 pub(super) const GENERATE: &str = "inference/v1/generate";
 
-/// What it says in place of a log-probability that is not finite.
+/// Its value for a log-probability that is not finite.
 const NONE: f32 = -9999.0;
-/// What its weights are called that were loaded in part.
+/// The label of partly loaded weights.
 const BROKEN: &str = "broken";
 
-/// What it answers to `generate`.
+/// The reply to `generate`.
 #[derive(Deserialize)]
 struct Generated {
     choices: Vec<Choice>,
@@ -51,8 +51,8 @@ struct Usage {
     prompt_tokens: usize,
 }
 
-/// A request's body. Its own end of a text is left out: what ends one here is told. A stop token is part of what
-/// comes.
+/// Returns a request's body. The server ignores its own end token, because the body names all ends. Replies
+/// include the stop token.
 pub(super) fn body(request: SampleRequest<'_>, model: Option<&str>) -> Value {
     let mut body = json!({
         "token_ids": request.prompt,
@@ -69,7 +69,7 @@ pub(super) fn body(request: SampleRequest<'_>, model: Option<&str>) -> Value {
         },
     });
     if !request.stops.texts().is_empty() {
-        // It looks for texts where it makes text.
+        // The server looks for stop texts only if it detokenizes.
         body["sampling_params"]["stop"] = json!(request.stops.texts());
         body["sampling_params"]["detokenize"] = json!(true);
     }
@@ -79,18 +79,18 @@ pub(super) fn body(request: SampleRequest<'_>, model: Option<&str>) -> Value {
     body
 }
 
-/// What an answer tells.
+/// Parses a reply.
 pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply, Failure> {
     let Generated { choices, usage } = client.read(GENERATE, answer)?;
     let Ok([choice]) = <[Choice; 1]>::try_from(choices) else {
-        return Err(client.wrong(GENERATE, "another number of rollouts than the one that was asked for"));
+        return Err(client.wrong(GENERATE, "a different number of rollouts from the one requested"));
     };
     let scored = choice.logprobs.and_then(|l| l.content);
     if let Some(scored) = &scored
         && scored.len() == choice.token_ids.len()
         && scored.iter().zip(&choice.token_ids).any(|(scored, id)| scored.token_id != *id)
     {
-        return Err(client.wrong(GENERATE, "log-probabilities of other tokens than those that it drew"));
+        return Err(client.wrong(GENERATE, "log-probabilities of tokens that it did not sample"));
     }
     let end = choice.finish_reason.unwrap_or_default();
     let claim = ClaimedRollout {
@@ -103,18 +103,18 @@ pub(super) fn told(client: &Client, answer: &ServerReply) -> Result<RolloutReply
     Ok(RolloutReply { claim, prompt: usage.prompt_tokens, broken, weights })
 }
 
-/// Loads weights. Nothing is generated meanwhile; what others have under way is broken off.
+/// Loads weights. Nothing is generated meanwhile, and other clients' requests are aborted.
 ///
-/// The label comes first: a server that is started anew in between has lost it with the weights, and one that was
-/// named behind a load could have the name and the weights of its start. Where a load fails the label is taken back,
-/// for the server does not go back to the weights that it had.
+/// The label is set first. A server that restarts in between loses the label with the weights. If the label
+/// were set afterwards, it could name the weights of a restart. If loading fails, the label is withdrawn,
+/// because the server does not return to its previous weights.
 pub(super) async fn load(client: &Client, folder: &str, label: &str) -> Result<(), Failure> {
     let (verb, name) = ("update_weight_version", |label: &str| json!({ "new_version": label }).to_string());
     client.ask("pause", Some("{}")).await?;
     client.ask(verb, Some(&name(label))).await?;
     let body = json!({ "method": "reload_weights", "kwargs": { "weights_path": folder } }).to_string();
     if let Err(failure) = client.ask_whole("collective_rpc", &body).await {
-        // It may be gone by now, and its label with it.
+        // The server may have ended by now, and its label with it.
         let _ = client.once(verb, Some(RequestBody::Json(&name(BROKEN)))).await;
         let _ = client.once("resume", Some(RequestBody::Json("{}"))).await;
         return Err(failure);

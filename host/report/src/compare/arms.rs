@@ -1,4 +1,4 @@
-//! Which runs belong together: the runs of an arm differ in their seed and in nothing else.
+//! Grouping of runs into arms: the runs of an arm differ only in their seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use crate::report::{Arm, Measured, RunRow, State};
 /// The runs of an arm, by seed.
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// What the arm is called.
+    /// Name of the arm.
     pub name: String,
-    /// What its runs were told, seeds left out, by key.
+    /// Configuration of its runs without the seed, by key.
     pub told: BTreeMap<String, String>,
-    /// Its runs, each seed once.
+    /// Its runs, one per seed.
     pub runs: Vec<History>,
 }
 
 impl Runs {
-    /// The policy's own name.
+    /// Name of its policy.
     fn policy(&self) -> String {
         self.runs[0].policy()
     }
@@ -31,7 +31,7 @@ impl Runs {
         self.runs.iter().filter(|run| state(run) == State::Finished)
     }
 
-    /// The arm, as a report shows it.
+    /// Returns the arm for a report.
     pub fn arm(&self) -> Arm {
         let head = &self.runs[0].head;
         Arm {
@@ -71,8 +71,8 @@ fn measured(name: &str, of: history::Measured) -> Measured {
     Measured { name: name.to_owned(), calls: of.calls, mean: of.sum / of.calls.max(1) as f64, last: of.last }
 }
 
-/// Sorts runs into arms. Runs of another task than most, runs without a score, and second runs of a seed
-/// are left out and told of.
+/// Groups runs into arms. Runs of another task than most, runs without a score and repeated seeds are left
+/// out, with a note for each.
 pub fn grouped(
     histories: Vec<History>,
     order: &[String],
@@ -81,7 +81,7 @@ pub fn grouped(
     let mut usable = Vec::new();
     for history in histories {
         if history.scores.is_empty() {
-            notes.push(format!("`{}` is left out: it has no score", history.run));
+            notes.push(format!("`{}` is left out: it was never evaluated", history.run));
         } else {
             usable.push(history);
         }
@@ -95,7 +95,7 @@ pub fn grouped(
         }
     }
     if arms.is_empty() {
-        return Err("there is no run with a score".to_owned());
+        return Err("no run was evaluated".to_owned());
     }
     let mut groups: Vec<Runs> = arms
         .into_iter()
@@ -116,15 +116,15 @@ pub fn grouped(
     Ok(groups)
 }
 
-/// Returns the arm of this name: the one that has it, or else the one whose policy has it, if it is
-/// the only one.
+/// Returns the arm of this name. If there is none, returns the arm whose policy has the name, if it is the
+/// only one.
 pub fn called(groups: &[Runs], name: &str) -> Option<usize> {
     let exact = groups.iter().position(|g| g.name == name);
     let mut others = (0..groups.len()).filter(|i| groups[*i].policy() == name);
     exact.or_else(|| others.next().filter(|_| others.next().is_none()))
 }
 
-/// What a run is measured on: weights, problems, or a made world.
+/// Returns the task of a run: its weights and problems, or its simulated world.
 fn task(history: &History) -> String {
     let head = &history.head;
     let training = head.training.as_ref().unwrap_or(&Value::Null);
@@ -133,7 +133,7 @@ fn task(history: &History) -> String {
         .to_string()
 }
 
-/// The runs of the task that most of them have; of equals, the one that comes first.
+/// Keeps the runs of the most frequent task; of equally frequent ones, the first.
 fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<History> {
     let mut tasks: Vec<(String, usize)> = Vec::new();
     for history in &histories {
@@ -149,19 +149,20 @@ fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<History>
     let first = ours.first().map(|h| h.run.clone()).unwrap_or_default();
     for other in others {
         notes.push(format!(
-            "`{}` is left out: it is of another task (other weights, problems or held-out problems) than `{first}`",
+            "`{}` is left out: its task differs (weights, problems or held-out problems) from that of \
+             `{first}`",
             other.run
         ));
     }
     ours
 }
 
-/// What must be the same for two runs to be of one arm.
+/// Returns the key that is equal for runs of one arm.
 fn key(history: &History) -> String {
     json!([history.head.name, told(history)]).to_string()
 }
 
-/// What a run was told, its seed left out, by key as a config would have it.
+/// Returns a run's configuration without the seed, by config key.
 pub fn told(history: &History) -> BTreeMap<String, String> {
     let head = &history.head;
     let mut told = BTreeMap::new();
@@ -183,7 +184,7 @@ pub fn told(history: &History) -> BTreeMap<String, String> {
     }
     add("engine", head.engine.clone());
     let mut training = head.training.clone();
-    // Older records have it there, newer ones in their head.
+    // Older records have it here, newer ones in their head.
     training.as_mut().and_then(Value::as_object_mut).map(|t| t.remove("advantage"));
     if head.run.lag > 0 {
         add("run.lag", head.run.lag.to_string());
@@ -203,7 +204,7 @@ pub fn told(history: &History) -> BTreeMap<String, String> {
     told
 }
 
-/// A value's leaves, by their paths.
+/// Collects the leaves of a value, by their paths.
 fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) => {
@@ -218,10 +219,10 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Of several runs of a seed the one that went furthest; which others were left out is told.
+/// Keeps the run of each seed that went furthest, and notes the runs left out.
 fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<History> {
     let reach = |h: &History| (state(h) == State::Finished, cost(h, Axis::Rollouts).unwrap_or(0.0));
-    // The furthest first, and of equals the one that was given first.
+    // The furthest comes first; of equal runs, the one given first.
     runs.sort_by(|a, b| {
         let (a_done, a_cost) = reach(a);
         let (b_done, b_cost) = reach(b);
@@ -232,9 +233,9 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
         match kept.last() {
             Some(first) if first.head.seed == run.head.seed => {
                 let same = first.scores == run.scores;
-                let how = if same { "came to the very same" } else { "came to something else" };
+                let how = if same { "had the same result" } else { "had a different result" };
                 notes.push(format!(
-                    "`{}` is left out: it has policy and seed of `{}`, and {how}",
+                    "`{}` is left out: it has the policy and the seed of `{}`, and {how}",
                     run.run, first.run
                 ));
             }
@@ -244,37 +245,104 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
     kept
 }
 
-/// The names of arms, by their names alone and by what their runs were told. Those of one name get what tells
-/// them apart: keys in which they differ, three at most.
+/// Returns the names of arms. Arms with the same name get the keys in which they differ added: as few as
+/// possible, a policy's settings before the run's, budgets and hashes last.
 pub fn names(arms: &[(&str, &BTreeMap<String, String>)]) -> Vec<String> {
     let called = |(name, told): &(&str, &BTreeMap<String, String>)| {
         let alike: Vec<_> = arms.iter().filter(|(other, _)| other == name).map(|(_, told)| *told).collect();
-        let value = |told: &BTreeMap<String, String>, key: &str| {
-            told.get(key).cloned().unwrap_or_else(|| "none".to_owned())
+        let mark = |key: &String| {
+            let short =
+                ["policy.settings.", "training.", "run."].iter().find_map(|start| key.strip_prefix(start));
+            let short = short.map_or_else(|| key.replace("limits.run_", "budget."), str::to_owned);
+            // Long values with the same start are shown from where they differ.
+            let values: Vec<String> = alike.iter().map(|other| value(other, key)).collect();
+            let long = values.iter().all(|v| v.chars().count() > 12);
+            let skipped = if long { shared_start(&values) } else { 0 };
+            let text: String = value(told, key).chars().skip(skipped).take(12).collect();
+            format!("{short} {text}")
         };
-        let keys: BTreeSet<&String> = alike.iter().flat_map(|told| told.keys()).collect();
-        let differ = keys.into_iter().filter(|key| alike.iter().any(|o| value(o, key) != value(told, key)));
-        let mut marks: Vec<String> = differ
-            .map(|key| {
-                let short = key.strip_prefix("policy.settings.").unwrap_or(key);
-                // Of long values that begin alike, from where they part.
-                let values: Vec<String> = alike.iter().map(|other| value(other, key)).collect();
-                let long = values.iter().all(|v| v.chars().count() > 12);
-                let skipped = if long { shared_start(&values) } else { 0 };
-                let text: String = value(told, key).chars().skip(skipped).take(12).collect();
-                format!("{short} {text}")
-            })
-            .collect();
-        let more = marks.len().saturating_sub(3);
-        marks.truncate(3);
-        let more = if more > 0 { format!(", {more} more") } else { String::new() };
-        if marks.is_empty() { (*name).to_owned() } else { format!("{name} ({}{more})", marks.join(", ")) }
+        let marks: Vec<String> = telling(&alike).into_iter().map(mark).collect();
+        if marks.is_empty() { (*name).to_owned() } else { format!("{name} ({})", marks.join(", ")) }
     };
     arms.iter().map(called).collect()
 }
 
-/// How many characters all of these begin with alike.
+fn value(told: &BTreeMap<String, String>, key: &str) -> String {
+    told.get(key).cloned().unwrap_or_else(|| "none".to_owned())
+}
+
+/// Returns a small set of keys in which any two different configurations differ. Each key added is the one
+/// that distinguishes most of the rest; of equal ones, the key that is most familiar to readers.
+fn telling<'a>(all: &[&'a BTreeMap<String, String>]) -> Vec<&'a String> {
+    let mut keys: Vec<&String> = all.iter().flat_map(|told| told.keys()).collect();
+    keys.sort_by_key(|key| (rank(key), *key));
+    keys.dedup();
+    let mut chosen: Vec<&String> = Vec::new();
+    let kinds = |chosen: &[&String]| {
+        all.iter()
+            .map(|told| chosen.iter().map(|key| value(told, key)).collect::<Vec<_>>())
+            .collect::<BTreeSet<_>>()
+    };
+    let whole = all.iter().collect::<BTreeSet<_>>().len();
+    while kinds(&chosen).len() < whole {
+        let told = |key: &&String| kinds(&[chosen.as_slice(), &[*key]].concat()).len();
+        // `max_by_key` takes the last of equal ones.
+        let Some(best) = keys.iter().rev().copied().max_by_key(told) else { break };
+        chosen.push(best);
+    }
+    chosen
+}
+
+/// Returns the rank of a key; a key of lower rank is named first.
+fn rank(key: &str) -> usize {
+    let ends_last = key.ends_with("sha256") || key.starts_with("policy.contract");
+    match key {
+        _ if ends_last => 4,
+        _ if key.starts_with("policy.settings.") => 0,
+        // Its default follows from other keys.
+        "limits.step_rollouts" | "run.pool" => 3,
+        _ if key.starts_with("limits.") || key.starts_with("ceilings.") => 2,
+        _ => 1,
+    }
+}
+
+/// Returns the number of characters at the start that all texts share.
 fn shared_start(all: &[String]) -> usize {
     let alike = |(i, c): &(usize, char)| all.iter().all(|other| other.chars().nth(*i) == Some(*c));
     all.first().map_or(0, |first| first.chars().enumerate().take_while(alike).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arms_of_one_name_are_told_apart_by_as_few_keys_as_do() {
+        let told = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let arm = |keep, rollouts, step, sha| -> BTreeMap<String, String> {
+            told(&[
+                ("policy.settings.keep", keep),
+                ("limits.run_rollouts", rollouts),
+                ("limits.step_rollouts", step),
+                ("policy.sha256", sha),
+            ])
+        };
+        let all = [
+            arm("16", "8000", "102400", "a"),
+            arm("8", "4001", "51200", "a"),
+            arm("8", "4002", "51200", "b"),
+        ];
+        let named = |arms: &[&BTreeMap<String, String>]| {
+            names(&arms.iter().map(|a| ("pods", *a)).collect::<Vec<_>>())
+        };
+        assert_eq!(named(&[&all[0], &all[1]]), ["pods (keep 16)", "pods (keep 8)"]);
+        assert_eq!(
+            named(&[&all[1], &all[2]]),
+            ["pods (budget.rollouts 4001)", "pods (budget.rollouts 4002)"]
+        );
+        let three =
+            ["pods (budget.rollouts 8000)", "pods (budget.rollouts 4001)", "pods (budget.rollouts 4002)"];
+        assert_eq!(named(&[&all[0], &all[1], &all[2]]), three);
+        assert_eq!(named(&[&all[0]]), ["pods"]);
+    }
 }

@@ -1,4 +1,4 @@
-//! What it costs to reach an accuracy: runs that never do are kept, as taking longer than they ran.
+//! Cost to reach an accuracy. Runs that never reach it are kept, as taking longer than they ran.
 
 use super::{CONFIDENCE, Runs, cost, with_ends};
 use crate::axis::Axis;
@@ -7,8 +7,8 @@ use crate::number::percent_tick;
 use crate::report::{Estimate, Reached, Target};
 use crate::statistics::{Bound, Ratio, Step, Survival, Wait, bound, geometric_mean, holm, percentile, ratio};
 
-/// The targets asked for, or else what the baseline comes to at the end: with a note that it was chosen
-/// after the fact.
+/// Returns the requested targets, or else the baseline's median final accuracy, with a note that this
+/// target was chosen after the fact.
 pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<String>) -> Vec<f64> {
     if !asked.is_empty() {
         let mut asked = asked.to_vec();
@@ -18,7 +18,7 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
             let there = starts.filter(|s| s.accuracy >= *target).count();
             if there > 0 {
                 let percent = percent_tick(*target);
-                notes.push(format!("{there} runs are at {percent} before their first step: a cost of 0"));
+                notes.push(format!("{there} runs reach {percent} before their first step: a cost of 0"));
             }
         }
         return asked;
@@ -27,13 +27,14 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
         groups[baseline].runs.iter().filter_map(|r| r.scores.last()).map(|s| s.accuracy).collect();
     let starts = groups.iter().flat_map(|g| &g.runs).filter_map(|r| r.scores.first());
     let start = starts.map(|s| s.accuracy).fold(0.0, f64::max);
-    // A whole percent, because more digits would suggest more precision than there is.
+    // A whole percent, because more digits would suggest too much precision.
     let target = percentile(&last, 0.5).map(|median| (median * 100.0 + 1e-9).floor() / 100.0);
     target
         .filter(|target| *target > start)
         .inspect(|target| {
             notes.push(format!(
-                "no target was set; {} is what half of the runs of `{}` come to, and was chosen after the fact",
+                "no target was set; {} is the accuracy that half of the runs of `{}` reach, and was chosen \
+                 after the fact",
                 percent_tick(*target),
                 groups[baseline].name
             ));
@@ -42,14 +43,14 @@ pub fn wanted(groups: &[Runs], baseline: usize, asked: &[f64], notes: &mut Vec<S
         .collect()
 }
 
-/// The cost to each target on each axis. Ratios and bounds on them have intervals at a level.
+/// Returns the cost to each target on each axis. Ratios and their bounds have intervals at `level`.
 pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis], level: f64) -> Vec<Target> {
     let one = |accuracy: f64, axis: Axis| {
         let horizon = horizon(&groups.iter().collect::<Vec<_>>(), axis);
         let goal = Goal { accuracy, axis, horizon, level };
         let mut rows: Vec<Reached> =
             (0..groups.len()).map(|arm| reached(groups, arm, baseline, goal)).collect();
-        // Arms that could not be tested belong to the family all the same.
+        // Arms without a test belong to the family, too.
         let others = || (0..rows.len()).filter(|arm| *arm != baseline);
         let tested: Vec<f64> = others().map(|arm| rows[arm].p.unwrap_or(1.0)).collect();
         let corrected: Vec<(usize, f64)> = others().zip(holm(&tested).unwrap_or_default()).collect();
@@ -61,8 +62,8 @@ pub fn targets(groups: &[Runs], baseline: usize, wanted: &[f64], axes: &[Axis], 
     wanted.iter().flat_map(|accuracy| axes.iter().map(|axis| one(*accuracy, *axis))).collect()
 }
 
-/// How far scores are apart where runs reach a target: the share of its cost that a run had spent since the score
-/// before, on the median over runs.
+/// Returns the distance of evaluations where runs reach a target: the median over runs of the share of that
+/// cost that was spent since the previous evaluation.
 pub fn resolution(groups: &[Runs], accuracy: f64, axis: Axis) -> Option<f64> {
     let of = |run: &History| {
         let at = run.scores.iter().position(|s| s.accuracy >= accuracy).filter(|at| *at > 0)?;
@@ -73,7 +74,7 @@ pub fn resolution(groups: &[Runs], accuracy: f64, axis: Axis) -> Option<f64> {
     percentile(&shares, 0.5)
 }
 
-/// Up to where every finished run was looked at; without one, as far as any was.
+/// Returns the cost up to which every finished run was evaluated; without one, the largest of any run.
 fn horizon(groups: &[&Runs], axis: Axis) -> f64 {
     let ends = groups.iter().flat_map(|g| &g.runs).filter_map(|run| cost(run, axis));
     let finished = groups.iter().flat_map(|g| g.finished()).filter_map(|run| cost(run, axis));
@@ -81,7 +82,7 @@ fn horizon(groups: &[&Runs], axis: Axis) -> f64 {
     if least.is_finite() { least } else { ends.fold(0.0, f64::max) }
 }
 
-/// What is to be reached, what it is paid in, and where the budget ends.
+/// A target, the axis of its cost, the end of the budget, and a confidence level.
 #[derive(Clone, Copy)]
 struct Goal {
     accuracy: f64,
@@ -90,17 +91,17 @@ struct Goal {
     level: f64,
 }
 
-/// What an arm's cost to a target is beside the baseline's, by the seeds that both have.
+/// An arm's cost to a target relative to the baseline's, over their common seeds.
 pub enum Against {
-    /// Every run of both arms reached it: a ratio.
+    /// All runs of both arms reached it: there is a ratio.
     Ratio(Ratio),
-    /// Some did not: bounds on it.
+    /// Some runs did not: there are bounds on the ratio.
     Bound(Bound),
-    /// No seed in common, or a run that was there before its first step.
+    /// There is no common seed, or a run had reached it before its first step.
     Nothing,
 }
 
-/// Compares an arm's costs to a target with the baseline's, with intervals at a level. Gives the number of pairs, too.
+/// Compares an arm's costs to a target with the baseline's, at a level. Also returns the number of pairs.
 pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis, level: f64) -> (Against, usize) {
     let all: Vec<(Wait, Wait)> = pairs(arm, baseline)
         .into_iter()
@@ -108,7 +109,7 @@ pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis, level: f6
         .flatten()
         .collect();
     let count = all.len();
-    // A run that has no partner and did not get there would be forgotten by a ratio of the others.
+    // A ratio of the other runs would ignore a run without a partner that did not reach the target.
     let everybody =
         |of: &Runs| of.runs.iter().all(|r| matches!(wait(r, accuracy, axis), Some(Wait::Reached(_))));
     let (ours, theirs): (Vec<Wait>, Vec<Wait>) = all.into_iter().unzip();
@@ -123,7 +124,7 @@ pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis, level: f6
     (found.unwrap_or(Against::Nothing), count)
 }
 
-/// How long both runs of a pair took, each looked at as far as both were.
+/// Returns the waits of both runs of a pair, each observed only as far as both were.
 fn both_up_to(end: f64, runs: [&History; 2], accuracy: f64, axis: Axis) -> Option<(Wait, Wait)> {
     let cut = |run: &History| {
         wait(run, accuracy, axis).map(|wait| match wait {
@@ -134,7 +135,7 @@ fn both_up_to(end: f64, runs: [&History; 2], accuracy: f64, axis: Axis) -> Optio
     Some((cut(runs[0])?, cut(runs[1])?))
 }
 
-/// How long a run took to an accuracy: up to its first score that has it.
+/// Returns a run's cost up to its first score with this accuracy.
 pub fn wait(run: &History, accuracy: f64, axis: Axis) -> Option<Wait> {
     let first = run.scores.iter().find(|s| s.accuracy >= accuracy);
     match first {
@@ -150,7 +151,7 @@ fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached 
     let interval = survival.as_ref().map(Survival::median_interval);
     let several = waits.len() > 1;
     let share = |step: &Step| {
-        // Where all have reached it, and where none has, the formula has nothing to say.
+        // Greenwood's formula is not defined where all runs, or none, have reached it.
         let known = several && step.survival > 0.0 && step.survival < 1.0;
         let (low, high) = (known.then_some(1.0 - step.high), known.then_some(1.0 - step.low));
         Estimate { value: 1.0 - step.survival, low, high }
@@ -201,7 +202,7 @@ fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached 
     row
 }
 
-/// The pairs of an arm's and the baseline's runs of one seed.
+/// Returns the pairs of runs of an arm and the baseline with the same seed.
 pub fn pairs<'g>(arm: &'g Runs, baseline: &'g Runs) -> Vec<(&'g History, &'g History)> {
     let other = |run: &History| baseline.runs.iter().find(|b| b.head.seed == run.head.seed);
     arm.runs.iter().filter_map(|run| Some((run, other(run)?))).collect()

@@ -1,5 +1,5 @@
-//! Whether a comparison is fair: what the arms share, in what they differ, and which differences bend the
-//! result. Each of them is explained in `docs/explanation/fair-comparison.md`.
+//! Fairness of a comparison: what the arms share, how they differ, and which differences bias the result.
+//! Each one is explained in `docs/explanation/fair-comparison.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::number;
 use crate::report::{Differing, State, Use};
 use crate::tuning::Tuning;
 
-/// Of keys that differ by nature, and are told elsewhere.
+/// Prefix of keys that differ between arms by design, and are reported elsewhere.
 const OWN: &str = "policy";
 
-/// What is wrong with a comparison, in words, and in what the arms differ.
+/// Returns warnings about a comparison, and the keys in which the arms differ.
 pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String>, Vec<Differing>) {
     let differing = differing(groups);
     let mut warnings = tuning.map(Tuning::edges).unwrap_or_default();
@@ -24,7 +24,7 @@ pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String
     let others: Vec<&str> = others.map(|d| d.key.as_str()).collect();
     if !others.is_empty() {
         warnings.push(format!(
-            "the arms differ in more than their policies: {}; what follows is about both together",
+            "the arms differ in more than their policies: {}; the results below include both effects",
             listed(&others)
         ));
     }
@@ -44,9 +44,9 @@ pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String
     (warnings, differing)
 }
 
-/// Whether a key of a record is what a tuned key of a config sets, or follows from it.
+/// Whether a tuned config key sets this key of a record, or determines it.
 fn of_tuned(tuned: &str, key: &str) -> bool {
-    // A record has sections of a config that is trained by below one key.
+    // A record has the training sections of a config below one key.
     let key = key.strip_prefix("training.").unwrap_or(key);
     let of_groups = match tuned {
         "run.groups" => ["run.pool", "limits.step_rollouts"].contains(&key),
@@ -57,7 +57,7 @@ fn of_tuned(tuned: &str, key: &str) -> bool {
     key == tuned || key.starts_with(&format!("{tuned}.")) || of_groups || sampling
 }
 
-/// What all arms share, for the head of a report.
+/// Returns what all arms share, for the head of a report.
 pub fn shared(groups: &[Runs]) -> Vec<(String, String)> {
     let head = &groups[0].runs[0].head;
     let training = head.training.as_ref();
@@ -97,20 +97,20 @@ pub fn shared(groups: &[Runs]) -> Vec<(String, String)> {
     shared
 }
 
-/// What the runs could not show, whatever came of them.
+/// Returns a note on questions that these runs cannot answer.
 pub fn unseen(groups: &[Runs]) -> Option<String> {
     let all = || groups.iter().flat_map(|g| &g.runs);
     let offers = all().map(|run| run.offers.all).max().filter(|offers| *offers > 0)?;
     all().all(|run| run.offers.again == 0).then(|| {
         format!(
-            "no prompt was offered twice (at most {} came on offer): what a policy makes of past visits, and of \
-             evicting prompts for good, is not tested here",
+            "no prompt was offered twice (at most {} were offered): the use of past visits and the eviction \
+             of prompts are not tested here",
             number::count(offers)
         )
     })
 }
 
-/// What runs that learn nothing show: what they spent.
+/// Returns a note for runs that learn nothing: how they spent their rollouts.
 pub fn unlearned(groups: &[Runs], uses: &[Use]) -> Option<String> {
     let banked = groups.iter().flat_map(|g| &g.runs).all(|run| run.head.engine == "bank");
     let each = |(g, used): (&Runs, &Use)| {
@@ -126,15 +126,15 @@ pub fn unlearned(groups: &[Runs], uses: &[Use]) -> Option<String> {
     let all: Vec<String> = all.iter().map(words).collect();
     banked.then(|| {
         format!(
-            "rollouts were drawn from a bank, which does not learn: accuracy is the mean pass rate of its prompts, and no \
-             policy can be ahead in it. The policies differ in where rollouts went. Groups with an advantage, for 1,000 \
-             rollouts sampled: {}",
+            "rollouts were drawn from a bank, which does not learn: accuracy is the mean pass rate of its \
+             prompts, the same for every policy. The policies differ in where rollouts went. Groups with an \
+             advantage, for 1,000 rollouts sampled: {}",
             all.join("; ")
         )
     })
 }
 
-/// Arms with runs that learned nothing, and why the first of them did not.
+/// Returns the arms with runs that learned nothing, with the reason for the first one.
 fn learned_nothing(groups: &[Runs]) -> Vec<String> {
     let words = |group: &Runs| {
         let said = group.runs.iter().filter_map(|run| Some((run.head.seed, run.nothing_learned()?)));
@@ -151,7 +151,7 @@ fn learned_nothing(groups: &[Runs]) -> Vec<String> {
     groups.iter().filter_map(words).collect()
 }
 
-/// Settings that changed nothing of what was sampled and trained on.
+/// Returns settings that changed neither the rollouts sampled nor those trained on.
 fn idle(groups: &[Runs]) -> Vec<String> {
     let mut told = Vec::new();
     for (i, one) in groups.iter().enumerate() {
@@ -173,7 +173,7 @@ fn idle(groups: &[Runs]) -> Vec<String> {
     told
 }
 
-/// Settings, or else the policies, in which two arms differ.
+/// Returns the settings in which two arms differ or, without any, other keys of their policies.
 fn own_keys(one: &Runs, other: &Runs) -> Vec<String> {
     let keys: BTreeSet<&String> = one.told.keys().chain(other.told.keys()).collect();
     let own = |key: &&&String| key.starts_with(OWN) && one.told.get(**key) != other.told.get(**key);
@@ -183,39 +183,38 @@ fn own_keys(one: &Runs, other: &Runs) -> Vec<String> {
     if settings.is_empty() { all } else { settings }
 }
 
-/// What a reader should know of the seeds.
+/// Returns notes on the seeds.
 pub fn seeds(groups: &[Runs]) -> Vec<String> {
     let mut notes = Vec::new();
     let sets: BTreeSet<Vec<u64>> =
         groups.iter().map(|g| g.runs.iter().map(|r| r.head.seed).collect()).collect();
     let most = sets.iter().map(Vec::len).max().unwrap_or(0);
     if sets.len() > 1 {
-        notes.push(
-            "the arms do not have the same seeds; differences are over those that both have".to_owned(),
-        );
+        notes
+            .push("the arms do not have the same seeds; differences are over the seeds in common".to_owned());
     }
     if most == 1 {
-        notes.push("there is one seed: nothing can be said about how sure any number is".to_owned());
+        notes.push("there is only one seed: uncertainty can't be estimated".to_owned());
     } else if most < 10 {
         notes.push(format!(
-            "there are {most} seeds at most; ten or more are advised (arXiv 2504.07086), and with five no \
-             test by signs can come below p = 0.06"
+            "there are at most {most} seeds; ten or more are advised (arXiv 2504.07086), and with five no \
+             sign test can go below p = 0.06"
         ));
         notes.push(format!(
-            "bootstrap intervals, of means and of parts, are too narrow with few seeds: with {most}, about {} of \
-             a hundred called 95 % hold what they should; those of differences and of ratios are Student's, and \
-             do not suffer from it",
+            "bootstrap intervals, of means and of parts, are too narrow with few seeds: with {most}, about \
+             {} % of the 95 % intervals hold the true value; those of differences and of ratios are \
+             Student's, and are not affected",
             COVERED[most]
         ));
     }
     notes
 }
 
-/// How many of a hundred percentile intervals of a mean, called 95 %, hold it, by the number of seeds:
-/// simulated, of normal numbers.
+/// Simulated coverage of the percentile interval of a mean at 95 %, in percent, by the number of seeds; for
+/// normal numbers.
 const COVERED: [u32; 10] = [0, 0, 49, 75, 80, 84, 85, 87, 89, 90];
 
-/// The keys in which arms differ, with each arm's value.
+/// Returns the keys in which arms differ, with each arm's value.
 fn differing(groups: &[Runs]) -> Vec<Differing> {
     let keys: BTreeSet<&String> = groups.iter().flat_map(|g| g.told.keys()).collect();
     let value = |g: &Runs, key: &String| g.told.get(key).cloned().unwrap_or_else(|| "–".to_owned());
@@ -228,23 +227,23 @@ fn differing(groups: &[Runs]) -> Vec<Differing> {
             own: key.starts_with(OWN),
         })
         .collect();
-    // What should be the same comes first.
+    // Keys that should be equal come first.
     all.sort_by_key(|d| d.own);
     all
 }
 
-/// Budgets that are not the same.
+/// Warns of budgets that differ.
 fn budgets(groups: &[Runs]) -> Option<String> {
     let budget = |r: &History| (r.head.limits.run_rollouts, r.head.limits.run_tokens, r.head.ceilings);
     let first = budget(&groups[0].runs[0]);
     let same = groups.iter().flat_map(|g| &g.runs).all(|r| budget(r) == first);
     (!same).then(|| {
-        "the runs do not have the same budget: accuracies at the end are of different compute".to_owned()
+        "the runs do not have the same budget: their final accuracies are at different compute".to_owned()
     })
 }
 
-/// Runs that ended before their budget did, by their last step say: then arms come to their end at different
-/// costs.
+/// Warns of arms whose finished runs spent different amounts, because some ended before their budget did,
+/// by the last step, for example.
 fn spending(groups: &[Runs], axis: Axis) -> Option<String> {
     let mean = |group: &Runs| {
         let ends: Vec<f64> = group.finished().filter_map(|run| cost(run, axis)).collect();
@@ -257,14 +256,15 @@ fn spending(groups: &[Runs], axis: Axis) -> Option<String> {
     (most > 1.05 * least).then(|| {
         let each = groups.iter().zip(&ends).map(|(g, end)| format!("`{}` {}", g.name, number::cost(*end)));
         format!(
-            "the arms did not spend the same {} by their ends: {}; accuracies at the end are of different compute",
+            "the arms did not spend the same {} in total: {}; their final accuracies are at different \
+             compute",
             axis.words(),
             each.collect::<Vec<_>>().join(", ")
         )
     })
 }
 
-/// Optimizer steps in an update, which change how far an update moves the model.
+/// Warns of different numbers of optimizer steps per update, which change the size of an update.
 fn updates(groups: &[Runs]) -> Option<String> {
     let rate = |group: &Runs| {
         let sum = |of: fn(&History) -> f64| group.runs.iter().map(of).sum::<f64>();
@@ -284,7 +284,7 @@ fn updates(groups: &[Runs]) -> Option<String> {
     })
 }
 
-/// How often scores were taken: more often is more chances to be at a target.
+/// Warns of different evaluation intervals: frequent evaluation has more chances to reach a target.
 fn scoring(groups: &[Runs]) -> Option<String> {
     let often = |group: &Runs| {
         let of = |r: &History| {
@@ -294,7 +294,7 @@ fn scoring(groups: &[Runs]) -> Option<String> {
         let scored: Vec<f64> = group.runs.iter().filter(|r| r.scores.len() > 1).map(of).collect();
         scored.iter().sum::<f64>() / scored.len() as f64
     };
-    // An arm whose runs all failed at once says nothing of it.
+    // An arm whose runs all failed at once has no interval.
     let groups: Vec<&Runs> = groups.iter().filter(|g| g.runs.iter().any(|r| r.scores.len() > 1)).collect();
     let each: Vec<f64> = groups.iter().map(|g| often(g)).collect();
     let (least, most) =
@@ -302,7 +302,7 @@ fn scoring(groups: &[Runs]) -> Option<String> {
     (most > 1.5 * least).then(|| {
         let each = groups.iter().zip(&each).map(|(g, r)| format!("`{}` every {r:.0}", g.name));
         format!(
-            "the score was not taken equally often, in rollouts: {}; set `evaluation.every_rollouts`",
+            "the arms were not evaluated equally often, in rollouts: {}; set `evaluation.every_rollouts`",
             each.collect::<Vec<_>>().join(", ")
         )
     })
@@ -312,10 +312,10 @@ fn versions(groups: &[Runs]) -> Option<String> {
     let versions: BTreeSet<&str> =
         groups.iter().flat_map(|g| &g.runs).map(|r| r.head.allot.as_str()).collect();
     let all: Vec<&str> = versions.into_iter().collect();
-    (all.len() > 1).then(|| format!("the runs are of different versions of the program: {}", listed(&all)))
+    (all.len() > 1).then(|| format!("the runs are from different versions of the program: {}", listed(&all)))
 }
 
-/// A learning rate that falls towards a last step that the budget does not let a run reach.
+/// Warns of a decaying learning rate whose last step is beyond the budget.
 fn schedules(groups: &[Runs]) -> Option<String> {
     let cut = |r: &&History| {
         let optimizer = r.head.training.as_ref().map(|t| &t["optimizer"]["schedule"]);
@@ -331,22 +331,20 @@ fn schedules(groups: &[Runs]) -> Option<String> {
 }
 
 fn machines(groups: &[Runs]) -> Vec<String> {
-    let mut warnings = vec![
-        "seconds are those of runs that may have shared their machine with others at the same time"
-            .to_owned(),
-    ];
+    let mut warnings =
+        vec!["seconds were measured on machines that other runs may have shared at the same time".to_owned()];
     let machines: BTreeSet<String> =
         groups.iter().flat_map(|g| &g.runs).flat_map(|r| &r.machines).map(|m| format!("{m:?}")).collect();
     if machines.len() > 1 {
-        warnings.push(format!("seconds are of {} different machines", machines.len()));
+        warnings.push(format!("seconds were measured on {} different machines", machines.len()));
     }
     warnings
 }
 
-/// The most answers of a set, as a share, that may lack a verdict before a reader is told.
+/// Maximum share of a set's answers without a verdict that needs no warning.
 const FEW: f64 = 0.01;
 
-/// Unscorable held-out answers: accuracies then depend on the grader, too.
+/// Warns of unscorable held-out answers: accuracies then depend on the grader, too.
 fn unjudged(groups: &[Runs]) -> Vec<String> {
     let words = |group: &Runs| {
         let shares = group.runs.iter().flat_map(|r| &r.scores).flat_map(|s| &s.parts);
@@ -357,7 +355,7 @@ fn unjudged(groups: &[Runs]) -> Vec<String> {
         let how = if left_out { "are left out of its accuracies" } else { "count as not solved" };
         (most > FEW).then(|| {
             format!(
-                "in a score of `{}` up to {} of a set's answers have no verdict; they {how}",
+                "in an evaluation of `{}`, up to {} of a set's answers have no verdict; they {how}",
                 group.name,
                 number::percent(most)
             )
@@ -382,7 +380,8 @@ fn failures(groups: &[Runs]) -> Vec<String> {
         let told = told.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
         let told = told.collect::<Vec<_>>().join(" and ");
         format!(
-            "`{name}` has runs that did not come to their end ({told}): they are in no accuracy at the end, and count as not having reached a target by then"
+            "`{name}` has runs that did not finish ({told}): they are left out of final accuracies, and \
+             count as not having reached a target by then"
         )
     };
     found.into_iter().map(words).collect()

@@ -1,4 +1,4 @@
-//! Accuracy at the end and at its best, and how arms differ in it, seed by seed.
+//! Last and best accuracy, and the differences of arms in it, seed by seed.
 
 use super::costs::pairs;
 use super::{CONFIDENCE, Runs, bootstrap, mean, state, with_ends};
@@ -8,7 +8,7 @@ use crate::statistics::{
     Aggregate, Needed, Scores, aggregate, difference, holm, improvement, seeds_needed, sign_flip,
 };
 
-/// Each arm's accuracy over its finished runs.
+/// Returns each arm's accuracy over its finished runs.
 pub fn finals(groups: &[Runs], baseline: usize) -> Vec<Final> {
     let parts = part_names(groups);
     let table = |group: &Runs| {
@@ -48,14 +48,14 @@ pub fn finals(groups: &[Runs], baseline: usize) -> Vec<Final> {
 
 const NOTHING: Estimate = Estimate { value: f64::NAN, low: None, high: None };
 
-/// Of a set's numbers: the share of its answers without a verdict.
+/// Suffix of the share of a set's answers without a verdict.
 pub const UNJUDGED: &str = "/unjudged";
 
-/// What the numbers of further settings are called by.
+/// Prefix of the numbers of further settings.
 const ALSO: &str = "also/";
 
-/// The means of whatever else was measured at the end, avg@k and the parts left out: pass@k, answers without a verdict
-/// where there are any, and avg@k in further settings.
+/// Returns the means of other final measurements: pass@k, the share of answers without a verdict if there
+/// are any, and avg@k in further settings.
 fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
     let Some(first) = runs.first().and_then(|run| run.scores.last()) else { return Vec::new() };
     let any = |name: &str| runs.iter().any(|run| run.scores.last().and_then(|s| named(s, name)) > Some(0.0));
@@ -72,8 +72,8 @@ fn more(runs: &[&History]) -> Vec<(String, Estimate)> {
         .collect()
 }
 
-/// The parts of the held-out problems: sources within sets where a set has several, else the sets, else all of
-/// it. They are rliable's tasks.
+/// Returns the parts of the held-out problems: the sources within a set if it has several, else the sets,
+/// else all problems. They are rliable's tasks.
 pub fn part_names(groups: &[Runs]) -> Vec<String> {
     let first = groups.iter().flat_map(|g| &g.runs).find_map(|run| run.scores.last());
     let names = first.iter().flat_map(|s| &s.parts).map(|(name, _)| name.as_str());
@@ -94,7 +94,7 @@ pub fn part_names(groups: &[Runs]) -> Vec<String> {
     if parts.is_empty() { vec!["accuracy".to_owned()] } else { parts }
 }
 
-/// A score's number of a part.
+/// Returns a score's number for a part.
 pub fn part(score: &Score, name: &str) -> Option<f64> {
     if name == "accuracy" { Some(score.accuracy) } else { named(score, name) }
 }
@@ -103,7 +103,7 @@ fn named(score: &Score, name: &str) -> Option<f64> {
     score.parts.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
 }
 
-/// Each arm's last accuracy on each part.
+/// Returns each arm's last accuracy on each part.
 pub fn parts(groups: &[Runs]) -> Vec<Part> {
     let names = part_names(groups);
     if names.len() < 2 {
@@ -119,8 +119,8 @@ pub fn parts(groups: &[Runs]) -> Vec<Part> {
     (0..groups.len()).flat_map(|arm| names.iter().filter_map(move |name| one(arm, name))).collect()
 }
 
-/// The differences of last accuracies to the baseline, seed by seed, with intervals at a level and Holm's correction over
-/// the arms.
+/// Returns the differences of last accuracies to the baseline, seed by seed. They have intervals at `level`
+/// and Holm's correction over the arms.
 pub fn differences(groups: &[Runs], baseline: usize, level: f64) -> Vec<Difference> {
     let others: Vec<usize> = (0..groups.len()).filter(|arm| *arm != baseline).collect();
     let alpha = (1.0 - CONFIDENCE) / others.len().max(1) as f64;
@@ -156,7 +156,7 @@ pub fn differences(groups: &[Runs], baseline: usize, level: f64) -> Vec<Differen
             })
         })
         .collect();
-    // Arms that could not be tested belong to the family all the same.
+    // Arms without a test belong to the family, too.
     let missing = groups.len().saturating_sub(1 + rows.len());
     let tested: Vec<f64> =
         rows.iter().map(|row| row.p.unwrap_or(1.0)).chain(std::iter::repeat_n(1.0, missing)).collect();

@@ -1,6 +1,6 @@
-//! Reports that were made before a comparison grew. Adding seeds until p is small finds a small p more often than p
-//! says. What holds anyway: p-values times the number of looks (Bonferroni), with intervals at the level that belongs to
-//! it, and tests of the seeds alone that no look has seen.
+//! Looks: reports made before a comparison grew. Adding seeds until p is small finds a small p more often
+//! than p says. Two things remain valid: p-values multiplied by the number of looks (Bonferroni), with
+//! intervals at the corresponding level, and tests of the seeds that no look has seen.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +10,18 @@ use crate::axis::Axis;
 use crate::number;
 use crate::report::{Asked, Difference, Estimate, LookedAt, Looks, Target, Verdict};
 
-/// A report with p-values, as a comparison's folder keeps it.
+/// A report with p-values, as recorded in a comparison's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Look {
-    /// The seeds that the comparison was to have then.
+    /// Seeds planned at that time.
     pub planned: Vec<u64>,
-    /// Those of which the report had runs.
+    /// Seeds of which the report had runs.
     pub seen: Vec<u64>,
 }
 
-/// The looks that a growth came after, by their numbers of seeds: one for each plan, with all that was seen under it.
-/// Looks under the plan in force changed nothing.
+/// Returns the looks before growth, by their numbers of seeds: one per plan, with all seeds seen under it.
+/// Looks under the current plan do not count.
 pub fn before_growth(looks: &[Look], planned: &[u64]) -> Vec<Look> {
     let mut merged: Vec<Look> = Vec::new();
     for look in looks.iter().filter(|look| look.planned.len() < planned.len()) {
@@ -38,7 +38,7 @@ pub fn before_growth(looks: &[Look], planned: &[u64]) -> Vec<Look> {
     merged
 }
 
-/// What costs and differences come to where intervals and p-values allow for looks.
+/// Costs and differences with intervals and p-values corrected for looks.
 pub struct Corrected {
     /// Costs to the first target on the main axis, if there is a target.
     pub targets: Vec<Target>,
@@ -46,12 +46,12 @@ pub struct Corrected {
     pub differences: Vec<Difference>,
 }
 
-/// What is compared, and by what.
+/// The subject of a comparison.
 #[derive(Clone, Copy)]
 pub struct Compared<'g> {
     /// The arms.
     pub groups: &'g [Runs],
-    /// The one that others are measured against.
+    /// Index of the baseline.
     pub baseline: usize,
     /// The first target, if there is one.
     pub target: Option<f64>,
@@ -60,7 +60,7 @@ pub struct Compared<'g> {
 }
 
 impl Compared<'_> {
-    /// Intervals at a level, and p-values times a number.
+    /// Returns intervals at a level, and p-values multiplied by a number.
     fn at(self, level: f64, times: usize) -> Corrected {
         let Self { groups, baseline, target, axis } = self;
         let wanted: Vec<f64> = target.into_iter().collect();
@@ -73,13 +73,13 @@ impl Compared<'_> {
         Corrected { targets, differences }
     }
 
-    /// Intervals and p-values that hold after so many looks, the last one among them: the chance of an error in any of
-    /// them is at most the sum of the chances in each.
+    /// Returns intervals and p-values that are valid after `looks` looks, the last one included. The
+    /// probability of an error in any look is at most the sum of their probabilities.
     pub fn corrected(self, looks: usize) -> Corrected {
         self.at(level(looks), looks)
     }
 
-    /// What holds of arms that were looked at before.
+    /// Returns the results of arms that were looked at before.
     pub fn looks(self, before: &[Look], corrected: &Corrected) -> Looks {
         let seen = |seed: u64| before.iter().any(|look| look.seen.contains(&seed));
         let unseen = |runs: &Runs| Runs {
@@ -105,7 +105,7 @@ impl Compared<'_> {
     }
 }
 
-/// How sure an interval of one look is, so that those of all looks together are as sure as one is without looks.
+/// Returns the level of one look's interval at which all looks together have the intended confidence.
 pub fn level(looks: usize) -> f64 {
     if looks == 1 { CONFIDENCE } else { 1.0 - (1.0 - CONFIDENCE) / looks as f64 }
 }
@@ -145,7 +145,7 @@ fn end(arm: usize, plain: &Corrected, corrected: &Corrected, alone: &Corrected) 
 }
 
 impl Looks {
-    /// What makes plain p-values too good, for a report's warnings.
+    /// Returns the warning that plain p-values are too small.
     pub fn warning(&self, seeds: usize) -> String {
         let level = number::percent_tick(level(self.count));
         format!(
@@ -160,7 +160,7 @@ impl Looks {
         )
     }
 
-    /// The numbers of seeds that it was looked at with: "4 seeds", "4 and 8 seeds".
+    /// Formats the numbers of seeds of the looks: "4 seeds", "4 and 8 seeds".
     fn looked_with(&self) -> String {
         let numbers: Vec<String> = self.seeds.iter().map(usize::to_string).collect();
         let plural = if self.seeds == [1] { "seed" } else { "seeds" };
@@ -172,7 +172,7 @@ impl Looks {
         }
     }
 
-    /// Says at the end of each finding what the fresh seeds alone come to.
+    /// Adds the result of the fresh seeds alone to each finding.
     pub fn tell(&self, verdicts: &mut [Verdict], axis: Axis, baseline: &str) {
         for row in &self.rows {
             let Some(verdict) = verdicts.iter_mut().find(|verdict| verdict.arm == row.arm) else { continue };

@@ -1,5 +1,5 @@
-//! What each arm taught: how much of what it learned from came from which part of the data, which parts it hardly
-//! taught, and what became of them.
+//! Teaching: the share of each part of the data in what an arm learned from, parts that it hardly taught,
+//! and their accuracies.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::history::{History, Lessons, Visit};
 use crate::number;
 use crate::report::{Estimate, PartBy, Taught};
 
-/// A part that got less than this share of what its prompts are of all is starved.
+/// A part is starved if its share is below this fraction of the baseline's share.
 const STARVED: f64 = 0.25;
 
-/// How each arm taught the parts of the data: the sources of prompts, which are given by the prompts' numbers, and
+/// Returns how each arm taught the parts of the data: the sources of prompts, given by prompt number, and
 /// classes of prompts by their first visit.
 pub fn taught(groups: &[Runs], sources: &[String]) -> Vec<Taught> {
     let arm = |(arm, group): (usize, &Runs)| {
@@ -47,7 +47,7 @@ pub fn taught(groups: &[Runs], sources: &[String]) -> Vec<Taught> {
         .collect()
 }
 
-/// A class of prompts, and whether one belongs to it.
+/// Name of a class of prompts, and its membership test.
 type Class = (&'static str, fn(&Lessons) -> bool);
 
 const VISITS: [Class; 3] = [
@@ -56,7 +56,7 @@ const VISITS: [Class; 3] = [
     ("all right", |lessons| lessons.first.right == lessons.first.rollouts),
 ];
 
-/// The sources, each with its number of prompts, in the order of their names.
+/// Returns the sources with their numbers of prompts, sorted by name.
 fn named(sources: &[String]) -> BTreeMap<&str, u64> {
     let mut named = BTreeMap::new();
     for source in sources {
@@ -65,7 +65,7 @@ fn named(sources: &[String]) -> BTreeMap<&str, u64> {
     named
 }
 
-/// What the runs of an arm made of a part: means over runs.
+/// Returns statistics of a part: means over the runs of an arm.
 fn part(group: &Runs, within: &dyn Fn(u32, &Lessons) -> bool) -> Taught {
     let (mut seen, mut learned_from, mut sampled, mut learned) = (0.0, 0.0, 0.0, 0.0);
     for run in &group.runs {
@@ -97,21 +97,21 @@ fn part(group: &Runs, within: &dyn Fn(u32, &Lessons) -> bool) -> Taught {
     }
 }
 
-/// A mean over an arm's runs that know it.
+/// Returns a mean over the runs of an arm that have a value.
 fn over(group: &Runs, of: impl Fn(&History) -> Option<f64>) -> Option<Estimate> {
     let values: Vec<f64> = group.runs.iter().filter_map(of).collect();
     (!values.is_empty()).then(|| mean(&values))
 }
 
-/// The held-out accuracy on a source, in the first held-out set that has it.
+/// Returns the held-out accuracy on a source, in the first held-out set that has it.
 fn of_source(run: &History, source: &str, last: bool) -> Option<f64> {
     let score = if last { run.scores.last() } else { run.scores.first() }?;
     let is = |name: &str| name.starts_with("eval/") && name.ends_with(&format!("/{source}"));
     score.parts.iter().find(|(name, _)| is(name)).map(|(_, accuracy)| *accuracy)
 }
 
-/// Sources that an arm starved, in words: those that got far less of what it learned from than of the prompts, or
-/// than the baseline gave them.
+/// Returns notes on sources that an arm starved: their share of what it learned from is far below the
+/// baseline's share.
 pub fn starved(groups: &[Runs], baseline: usize, all: &[Taught]) -> Vec<String> {
     let of = |arm: usize| all.iter().filter(move |t| t.arm == arm && t.by == PartBy::Source);
     let words = |arm: usize| {

@@ -1,11 +1,11 @@
-//! Where the rollouts went, over an arm's runs and along them.
+//! Uses of rollouts, over an arm's runs and over time.
 
 use super::{POINTS, Runs, mean, mean_curve};
 use crate::axis::Axis;
 use crate::history::{Fates, History, Step};
 use crate::report::{Told, Trend, Use};
 
-/// What became of each arm's rollouts.
+/// Returns the fates of each arm's rollouts.
 pub fn uses(groups: &[Runs]) -> Vec<Use> {
     groups.iter().enumerate().map(|(arm, group)| used(arm, group)).collect()
 }
@@ -58,7 +58,7 @@ fn used(arm: usize, group: &Runs) -> Use {
     }
 }
 
-/// How numbers of a step went, for each arm, against the main axis.
+/// Returns the trends of step statistics of each arm, against the main axis.
 pub fn trends(groups: &[Runs], axis: Axis) -> Vec<Trend> {
     let told = [Told::Effective, Told::Useful, Told::Reward, Told::TrainedReward, Told::Age];
     let one = |(arm, group): (usize, &Runs), told: Told| {
@@ -69,8 +69,8 @@ pub fn trends(groups: &[Runs], axis: Axis) -> Vec<Trend> {
     told.into_iter().flat_map(each).filter(|trend| !trend.points.is_empty()).collect()
 }
 
-/// A number of each step, as a share of two, in bins of cost: steps are too noisy one by one, and as many
-/// as they are, no figure shows them.
+/// Returns a statistic of each step, as a ratio of sums in bins of cost. Single steps are too noisy and too
+/// many for a figure.
 fn binned(run: &History, told: Told, axis: Axis) -> Vec<(f64, f64)> {
     let end = run.steps.iter().rev().find_map(|s| s.costs.on(axis)).unwrap_or(0.0);
     let bins = (POINTS / 2).min(run.steps.len().max(1));
@@ -78,7 +78,7 @@ fn binned(run: &History, told: Told, axis: Axis) -> Vec<(f64, f64)> {
     for step in &run.steps {
         let Some(cost) = step.costs.on(axis).filter(|_| end > 0.0) else { continue };
         let (part, whole) = share(step, told);
-        // Costs are told after a step: the last one belongs to the last bin.
+        // A step's cost is that after it, so the last step belongs to the last bin.
         let bin = ((cost / end * bins as f64).ceil() as usize).clamp(1, bins) - 1;
         sums[bin].0 += part;
         sums[bin].1 += whole;
@@ -88,7 +88,7 @@ fn binned(run: &History, told: Told, axis: Axis) -> Vec<(f64, f64)> {
     filled.map(|(bin, (part, whole))| (middle(bin), part / whole)).collect()
 }
 
-/// What of a step is a part of what.
+/// Returns the numerator and denominator of a step's statistic.
 fn share(step: &Step, told: Told) -> (f64, f64) {
     let (end, sampled) = (&step.end, (step.pilots + step.commits) as f64);
     let trained = end.trained as f64;

@@ -1,24 +1,24 @@
-//! What a comparison comes to, in words. What an arm costs to a target and how accurate it is at the end are
-//! two questions; each has its own finding, whose word and sentence say the same.
+//! Verdicts of a comparison, in words. The cost to a target and the final accuracy are two questions; each
+//! has its own finding, whose word and sentence agree.
 
 use super::costs::{Against, against};
 use super::{CONFIDENCE, Runs};
 use crate::axis::Axis;
-use crate::number::{percent_tick, times, times_at_least};
+use crate::number::{compared, compared_ends, percent_tick, times_at_least};
 use crate::report::{Difference, Finding, Outcome, Reached, Target, Verdict};
 use crate::statistics::{Bound, Needed, seeds_needed};
 
-/// What a verdict is found from.
+/// The basis of a verdict.
 pub struct Seen<'s> {
     /// The arms.
     pub groups: &'s [Runs],
-    /// The one that others are measured against.
+    /// Index of the baseline.
     pub baseline: usize,
     /// The main axis.
     pub axis: Axis,
-    /// A difference in accuracy that does not matter.
+    /// A difference in accuracy too small to matter.
     pub margin: f64,
-    /// Looks that intervals and p-values of costs and differences allow for; one if they are plain.
+    /// Number of looks for which intervals and p-values are corrected; 1 if they are plain.
     pub looks: usize,
     /// Costs to targets.
     pub targets: &'s [Target],
@@ -26,13 +26,13 @@ pub struct Seen<'s> {
     pub differences: &'s [Difference],
 }
 
-/// A verdict on each arm but the baseline.
+/// Returns a verdict on each arm except the baseline.
 pub fn verdicts(seen: &Seen<'_>) -> Vec<Verdict> {
     let others = (0..seen.groups.len()).filter(|arm| *arm != seen.baseline);
     others.map(|arm| Verdict { arm, cost: cost(seen, arm), end: end(seen, arm) }).collect()
 }
 
-/// What an arm costs to the first target.
+/// Returns the finding on an arm's cost to the first target.
 fn cost(seen: &Seen<'_>, arm: usize) -> Option<Finding> {
     let target = seen.targets.iter().find(|t| t.axis == seen.axis)?;
     let (row, base) = (&target.rows[arm], &target.rows[seen.baseline]);
@@ -56,7 +56,7 @@ fn cost(seen: &Seen<'_>, arm: usize) -> Option<Finding> {
     })
 }
 
-/// What a sentence on costs is made of.
+/// The parts of a sentence on costs.
 struct Told<'s> {
     name: &'s str,
     against: &'s str,
@@ -68,7 +68,7 @@ struct Told<'s> {
 }
 
 impl Told<'_> {
-    /// All runs got there.
+    /// Returns the finding if all runs reached the target.
     fn ratio(
         &self,
         ratio: f64,
@@ -83,39 +83,42 @@ impl Told<'_> {
             let words = format!("`{name}` took {} `{against}` to {goal}, {seeds}", size(ratio, axis));
             return Finding { kind: Outcome::Inconclusive, words };
         };
+        let ends = compared_ends(low, high);
         if !sure {
             let words = format!(
-                "`{name}` does not differ significantly from `{against}` in {axis} to {goal}: the baseline's \
-                 cost is {} its own (95 %: {low:.2} to {high:.2}{p}); {}",
-                times(ratio),
+                "`{name}` does not differ significantly from `{against}` in {axis} to {goal}: it took {} (95 %: {} \
+                 to {}{p}); {}",
+                compared(ratio),
+                ends.0,
+                ends.1,
                 needed(seeds())
             );
             return Finding { kind: Outcome::Inconclusive, words };
         }
-        // Whichever way the number is told, its interval goes with it.
-        let (kind, low, high) =
-            if ratio > 1.0 { (Outcome::Better, low, high) } else { (Outcome::Worse, 1.0 / high, 1.0 / low) };
+        let kind = if ratio > 1.0 { Outcome::Better } else { Outcome::Worse };
         let words = format!(
-            "`{name}` needs {} `{against}` to {goal} (95 %: {low:.2} to {high:.2}{p})",
-            size(ratio, axis)
+            "`{name}` needs {} `{against}` to {goal} (95 %: {} to {}{p})",
+            size(ratio, axis),
+            ends.0,
+            ends.1
         );
         Finding { kind, words }
     }
 
-    /// Some did not.
+    /// Returns the finding if some runs did not.
     fn bound(&self, bound: Bound, sure: bool) -> Finding {
         let Self { against, axis, row, .. } = self;
         let (counts, p) = (self.counts(), p_value(row.holm, self.looks));
         let low = bound.low.filter(|low| *low >= 1.01).map(times_at_least);
         let high = bound.high.filter(|high| *high <= 1.0 / 1.01).map(|high| times_at_least(1.0 / high));
         if sure {
-            // The test refuses "no difference" on that side alone where the bound lies.
+            // The test rejects "no difference" only on the side of the bound.
             let better = bound.low.is_some_and(|low| low >= 1.0);
             let kind = if better { Outcome::Better } else { Outcome::Worse };
             let words = match (better, low, high) {
                 (true, Some(low), _) => format!("it needs at least {low} fewer {axis} than `{against}`"),
                 (false, _, Some(high)) => {
-                    format!("it needs at least {high} as many {axis} as `{against}`")
+                    format!("it needs at least {high} more {axis} than `{against}`")
                 }
                 (true, ..) => format!("it needs fewer {axis} than `{against}`"),
                 (false, ..) => format!("it needs more {axis} than `{against}`"),
@@ -128,13 +131,13 @@ impl Told<'_> {
                 format!("it took at least {} fewer {axis} {each}", times_at_least(least))
             }
             (_, Some(most)) if most <= 1.0 / 1.01 => {
-                format!("it took at least {} as many {axis} {each}", times_at_least(1.0 / most))
+                format!("it took at least {} more {axis} {each}", times_at_least(1.0 / most))
             }
             _ => "the difference in cost is not significant".to_owned(),
         };
         let few = if row.pairs > 1 && bound.known < 6 {
             format!(
-                "; of {} pairs {} tell which was cheaper, and six is the least that can bound a ratio",
+                "; of {} pairs {} show which was cheaper, and a bound on the ratio needs at least six",
                 row.pairs, bound.known
             )
         } else if row.pairs > 1 {
@@ -145,7 +148,7 @@ impl Told<'_> {
         Finding { kind: Outcome::Inconclusive, words: format!("{counts}: {seen}{few}") }
     }
 
-    /// There is nothing to compare by.
+    /// Returns the finding if there is nothing to compare.
     fn nothing(&self) -> Finding {
         let Self { name, against, goal, row, base, .. } = self;
         let words = if row.pairs == 0 {
@@ -155,10 +158,7 @@ impl Told<'_> {
         } else if row.mean.is_none() && base.mean.is_none() && row.median == Some(0.0) {
             format!("`{name}` is at {goal} before the first step, as `{against}` is")
         } else {
-            format!(
-                "{}; a run was there before its first step, so that there is no ratio of costs",
-                self.counts()
-            )
+            format!("{}; a run was there before its first step, so there is no ratio of costs", self.counts())
         };
         Finding { kind: Outcome::Inconclusive, words }
     }
@@ -173,16 +173,12 @@ impl Told<'_> {
     }
 }
 
-/// How much of a cost, so that the number is 1 or more.
+/// Describes a cost relative to another one.
 pub fn size(ratio: f64, axis: &str) -> String {
-    if ratio >= 1.0 {
-        format!("{} fewer {axis} than", times(ratio))
-    } else {
-        format!("{} as many {axis} as", times(1.0 / ratio))
-    }
+    format!("{} {axis} than", compared(ratio))
 }
 
-/// A p-value after its correction, behind what it belongs to.
+/// Formats a corrected p-value, to follow a number.
 fn p_value(p: Option<f64>, looks: usize) -> String {
     let by = if looks > 1 { format!(" and for {looks} looks") } else { String::new() };
     match p {
@@ -192,7 +188,7 @@ fn p_value(p: Option<f64>, looks: usize) -> String {
     }
 }
 
-/// Seeds that would tell the costs apart, by their paired logarithms.
+/// Returns the number of seeds that would distinguish the costs, from their paired logarithms.
 fn cost_seeds(seen: &Seen<'_>, arm: usize, target: &Target) -> Option<u64> {
     let (arm, baseline) = (&seen.groups[arm], &seen.groups[seen.baseline]);
     let (Against::Ratio(ratio), _) = against(arm, baseline, target.accuracy, target.axis, CONFIDENCE) else {
@@ -212,7 +208,7 @@ fn needed(seeds: Option<u64>) -> String {
     }
 }
 
-/// How an arm stands when the budget ends.
+/// Returns the finding on an arm's accuracy at the end of the budget.
 fn end(seen: &Seen<'_>, arm: usize) -> Finding {
     let (name, against) = (&seen.groups[arm].name, &seen.groups[seen.baseline].name);
     let finding = |kind, words| Finding { kind, words };
@@ -243,9 +239,9 @@ fn end(seen: &Seen<'_>, arm: usize) -> Finding {
     }
 }
 
-/// A difference in accuracy, in points.
+/// Formats a difference in accuracy, in points.
 fn signed(difference: f64) -> String {
     let text = format!("{:+.1}", 100.0 * difference);
-    // A negative cost has no meaning.
+    // Do not show the sign of zero.
     if text == "-0.0" || text == "+0.0" { "0.0".to_owned() } else { text }
 }

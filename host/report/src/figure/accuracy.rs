@@ -1,4 +1,4 @@
-//! Accuracy against an axis, with bands; and what shares its look: curves with names at their ends.
+//! Accuracy against an axis, with bands, and other plots of named curves.
 
 use super::legend::{self, Entry, Mark};
 use super::panel::{self, Frame, Panel, Span};
@@ -9,7 +9,7 @@ use crate::colour::{self, Ink};
 use crate::number;
 use crate::report::{Estimate, Report};
 
-/// Draws it. None where no arm has a score on this axis.
+/// Draws the figure; `None` if no arm has a score on this axis.
 pub fn draw(report: &Report, axis: Axis, size: Size) -> Option<String> {
     let curves: Vec<_> = report
         .curves
@@ -51,7 +51,7 @@ pub fn draw(report: &Report, axis: Axis, size: Size) -> Option<String> {
 pub struct Line {
     /// The name.
     pub name: String,
-    /// How it is drawn.
+    /// Its line style.
     pub ink: Ink,
     /// Its points.
     pub points: Vec<(f64, Estimate)>,
@@ -59,19 +59,19 @@ pub struct Line {
 
 /// A plot of curves, with their names beside or below it.
 pub struct Plot<'a> {
-    /// The axis along.
+    /// The x axis.
     pub x: Span,
-    /// The axis up.
+    /// The y axis.
     pub y: Span,
-    /// What is told, above the plot.
+    /// Label of the y axis, above the plot.
     pub above: &'a str,
-    /// What the axis along is.
+    /// Label of the x axis.
     pub below: &'a str,
     /// The plot's height.
     pub height: f64,
 }
 
-/// From this many arms on, names stand below the plot.
+/// From this many lines on, names are below the plot.
 const CROWD: usize = 20;
 
 impl Plot<'_> {
@@ -117,8 +117,8 @@ impl Plot<'_> {
     }
 }
 
-/// Bands first, curves above them; curves that lie on each other share their line by turns, so that each of them
-/// is seen. Gives where each ends.
+/// Draws bands, then the curves above them, and returns the curves' ends. Curves that coincide share their
+/// line in alternating dashes, so that each of them is visible.
 pub fn curves(panel: &Panel, lines: &[Line]) -> Vec<(f64, f64)> {
     let opacity = if lines.len() > 6 { 0.08 } else { 0.15 };
     for line in lines {
@@ -132,14 +132,14 @@ pub fn curves(panel: &Panel, lines: &[Line]) -> Vec<(f64, f64)> {
     lines.iter().zip(&dashes).map(curve).collect()
 }
 
-/// How near two curves are that can't be told apart, in pixels.
+/// Distance below which two curves cannot be distinguished, in pixels.
 const NEAR: f64 = 1.5;
-/// How long each of them is seen, in pixels.
+/// Length of each alternating dash, in pixels.
 const TURN: usize = 9;
 
-/// The dashes of curves that lie on others for most of their length: those that share a line come by turns.
+/// Returns the dashes of curves that coincide with others for most of their length.
 fn turns(courses: &[Vec<(f64, f64)>]) -> Vec<Option<String>> {
-    // Each curve belongs to the first one that it lies on.
+    // Each curve belongs to the first one with which it coincides.
     let mut firsts: Vec<usize> = Vec::new();
     for (i, course) in courses.iter().enumerate() {
         let first = (0..i).find(|j| firsts[*j] == *j && lies_on(course, &courses[*j]));
@@ -148,19 +148,19 @@ fn turns(courses: &[Vec<(f64, f64)>]) -> Vec<Option<String>> {
     let turn = |(i, first): (usize, &usize)| {
         let all = firsts.iter().filter(|other| *other == first).count();
         let mine = firsts[..i].iter().filter(|other| *other == first).count();
-        // The first is drawn whole, below the others.
+        // The first one is drawn solid, below the others.
         (mine > 0).then(|| format!("0 {} {TURN} {}", mine * TURN, (all - 1 - mine) * TURN))
     };
     firsts.iter().enumerate().map(turn).collect()
 }
 
-/// Whether a curve is as good as hidden by another one, for at least half of its width.
+/// Whether a curve is nearly hidden by another one, for at least half of its width.
 fn lies_on(one: &[(f64, f64)], other: &[(f64, f64)]) -> bool {
     let (Some(first), Some(last)) = (one.first(), one.last()) else { return false };
     let steps = 100;
     let near = (0..=steps).filter(|i| {
         let x = first.0 + (last.0 - first.0) * f64::from(*i) / f64::from(steps);
-        // Of stairs' two heights at one place the last counts.
+        // If a step has two heights at one place, the last one counts.
         let at = |course: &[(f64, f64)]| {
             let mut beside = course.windows(2).filter(|two| two[0].0 <= x && x <= two[1].0);
             beside.next_back().map(|two| {
@@ -173,7 +173,7 @@ fn lies_on(one: &[(f64, f64)], other: &[(f64, f64)]) -> bool {
     2 * near.count() > steps as usize
 }
 
-/// Several plots of the same curves side by side, or one above the other, with one legend below.
+/// Draws several plots of the same curves in a row or column, with one legend below.
 pub fn row(size: Size, plots: &[(Plot, Vec<Line>)], entries: &[Entry], told: &str) -> Option<String> {
     let across = if size == Size::Wide { plots.len().min(2) } else { 1 };
     let down = plots.len().div_ceil(across.max(1));

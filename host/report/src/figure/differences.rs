@@ -1,4 +1,4 @@
-//! Differences to the baseline as a forest: a square and its interval for each arm, and a line at zero.
+//! Differences to the baseline as a forest plot: a square and interval for each arm, and a line at zero.
 
 use super::legend;
 use super::panel::{Frame, Panel, Span};
@@ -8,7 +8,7 @@ use crate::colour;
 use crate::number;
 use crate::report::{Difference, Report};
 
-/// Draws it. None where there is nothing to compare.
+/// Draws the figure; `None` if there is nothing to compare.
 pub fn draw(report: &Report, size: Size) -> Option<String> {
     let rows: Vec<&Difference> =
         report.differences.iter().filter(|d| d.arm != report.baseline && d.mean.value.is_finite()).collect();
@@ -17,7 +17,7 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
         return None;
     }
     let names = rows.iter().filter_map(|d| report.arms.get(d.arm)).map(|a| a.name.as_str());
-    // On a narrow sheet names and numbers stand above each row, on a wide one beside it.
+    // Names and numbers are above each row on a narrow sheet, and beside it on a wide one.
     let (left, right, each) = match size {
         Size::Wide => (legend::left_of(names, 24.0, 230.0), 230.0, 34.0),
         Size::Narrow => (14.0, 14.0, 56.0),
@@ -60,7 +60,7 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
                 sheet.text((size.width() - right + 14.0, y), Anchor::Start, &words);
             }
             Size::Narrow => {
-                // The grid does not run through words.
+                // Hides the grid behind the text.
                 sheet.bar((left - 1.0, y - 34.0), (frame.width + 2.0, 18.0), "#ffffff");
                 let room = frame.width - super::sheet::width(&words) - 12.0;
                 sheet.name((left, y - 25.0), Anchor::Start, name, room);
@@ -82,7 +82,7 @@ fn sheet_base(name: &str, size: Size) -> String {
     super::sheet::clip(&format!("as good as {name}"), size.width() * 0.6)
 }
 
-/// The number, its interval and its p-value.
+/// Formats a difference with its interval and p-value.
 fn words(difference: &Difference) -> String {
     let mut words = number::points(difference.mean.value);
     if let Some(interval) = number::interval(&difference.mean, number::points) {

@@ -1,4 +1,4 @@
-//! What arms pay to reach the target, on two axes at a time, and the Pareto front.
+//! Costs of arms to the target on two axes at a time, and the Pareto front.
 
 use super::legend::{self, Entry, Mark};
 use super::panel::{Frame, Panel, Span};
@@ -10,7 +10,7 @@ use crate::frontier::{Frontier, Row};
 use crate::number;
 use crate::report::Report;
 
-/// Draws it. None where no two arms reached the target in all runs.
+/// Draws the figure; `None` if fewer than two arms reached the target in all runs.
 pub fn draw(report: &Report, size: Size) -> Option<String> {
     let frontier = Frontier::of(report)?;
     let known: Vec<&Row> = frontier.rows.iter().filter(|row| row.paid.iter().all(Option::is_some)).collect();
@@ -52,7 +52,7 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
     )))
 }
 
-/// One pair of axes.
+/// Draws the plot of one pair of axes.
 fn plot(
     report: &Report,
     (frontier, known): (&Frontier, &[&Row]),
@@ -63,7 +63,7 @@ fn plot(
     let farthest = |axis: usize| {
         let ends = known.iter().filter_map(|row| row.paid[axis]).flat_map(|e| [Some(e.value), e.high]);
         let values = known.iter().filter_map(|row| row.paid[axis]).map(|e| e.value).fold(0.0, f64::max);
-        // An interval of two seeds may end far beyond anything else.
+        // With two seeds, an interval may be far longer than all others.
         1.05 * ends.flatten().filter(|end| end.is_finite()).fold(0.0, f64::max).min(2.0 * values)
     };
     let (right, top) = (farthest(x), farthest(y));
@@ -81,7 +81,7 @@ fn plot(
     let mut front: Vec<(f64, f64)> =
         known.iter().filter(|row| !beaten(row)).map(|row| (value(row, x), value(row, y))).collect();
     front.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-    // Whatever lies above or right of these stairs is beaten.
+    // Points above or right of this staircase are dominated.
     let mut stairs = Vec::new();
     for (i, point) in front.iter().enumerate() {
         let before = if i == 0 { top } else { front[i - 1].1 };

@@ -1,25 +1,25 @@
-//! Names beside lines: at their ends in a column right of the plot, or in rows below or above it.
-//! Never on the data.
+//! Names of lines: in a column right of the plot, at the lines' ends, or in rows below or above it. Names
+//! never cover the data.
 
 use super::sheet::{Anchor, SIZE, Sheet, Stroke, width};
 use crate::colour::{self, Ink};
 use crate::report::{Arm, Report};
 
-/// A name, and how its line is drawn.
+/// A name with the mark of its line.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The name.
     pub name: String,
-    /// Its line or box.
+    /// Its mark.
     pub mark: Mark,
 }
 
-/// What stands before a name.
+/// Mark before a name.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
-    /// A piece of line.
+    /// A short line.
     Line(Ink),
-    /// A piece of a thin dashed line.
+    /// A short thin dashed line.
     Thin,
     /// A box.
     Box(&'static str),
@@ -27,7 +27,7 @@ pub enum Mark {
     Dot(Ink),
 }
 
-/// The arms of a report, each by its line.
+/// Returns the arms of a report, each with its line.
 pub fn arms(report: &Report) -> Vec<Entry> {
     let entry = |(arm, a): (usize, &Arm)| Entry {
         name: a.name.clone(),
@@ -36,12 +36,12 @@ pub fn arms(report: &Report) -> Vec<Entry> {
     report.arms.iter().enumerate().map(entry).collect()
 }
 
-/// How far lines of text are apart.
+/// Distance of lines of text.
 const LINE: f64 = 17.0;
-/// A mark and the room after it.
+/// Width of a mark and the space after it.
 const MARK: f64 = 28.0;
 
-/// A column of names at the right of a plot, each as near as can be to its line's end, with a thin line to it.
+/// Draws a column of names right of a plot, each close to its line's end and joined to it by a thin line.
 pub fn column(
     sheet: &mut Sheet,
     (top, bottom): (f64, f64),
@@ -73,18 +73,18 @@ pub fn column(
     }
 }
 
-/// How wide a column of these names is, within bounds.
+/// Returns the width of a column of these names, at most `most`.
 pub fn column_width(names: &[Entry], most: f64) -> f64 {
     let widest = names.iter().map(|e| width(&e.name)).fold(0.0, f64::max);
     (13.0 + MARK + widest + 4.0).min(most)
 }
 
-/// How wide a column of names left of a plot is, within bounds.
+/// Returns the width of a column of names left of a plot, at most `most`.
 pub fn left_of<'a>(names: impl Iterator<Item = &'a str>, extra: f64, most: f64) -> f64 {
     (names.map(width).fold(40.0, f64::max) + extra).min(most)
 }
 
-/// Rows of names, as many in each as there is room for. Gives the rows' height; draws on a sheet, if any.
+/// Lays out rows of names and returns their height. Draws them if there is a sheet.
 pub fn rows(sheet: Option<&mut Sheet>, (left, top): (f64, f64), room: f64, entries: &[Entry]) -> f64 {
     let mut places = Vec::new();
     let (mut x, mut y) = (0.0, 0.0);
@@ -106,7 +106,7 @@ pub fn rows(sheet: Option<&mut Sheet>, (left, top): (f64, f64), room: f64, entri
     if entries.is_empty() { 0.0 } else { y + LINE + 1.0 }
 }
 
-/// A mark, its left middle there.
+/// Draws a mark with its left middle at a point.
 fn mark(sheet: &mut Sheet, (x, y): (f64, f64), mark: Mark) {
     let across = [(x, y), (x + MARK - 6.0, y)];
     match mark {

@@ -1,4 +1,4 @@
-//! All of a grid: a cell for each combination of values, the better the darker.
+//! The map of a grid: a cell for each combination of values; better cells are darker.
 
 use super::Size;
 use super::sheet::{Anchor, Sheet, width};
@@ -8,10 +8,10 @@ use crate::tables::tuning::short;
 use crate::tuning::{Measure, Trial, TunedArm, Tuning, ranked};
 
 const CELL: f64 = 26.0;
-/// The best cell, and one that is none.
+/// Colour of the best cell.
 const BEST: [f64; 3] = [106.0, 168.0, 210.0];
 
-/// Draws it. None where there is no trial.
+/// Draws the figure; `None` if there is no trial.
 pub fn draw(tuning: &Tuning, size: Size) -> Option<String> {
     let maps: Vec<Map> = tuning.arms.iter().filter_map(Map::of).collect();
     if maps.is_empty() {
@@ -31,10 +31,10 @@ pub fn draw(tuning: &Tuning, size: Size) -> Option<String> {
     )))
 }
 
-/// An arm's combinations: the values of one setting across, all others down.
+/// Combinations of an arm: the values of one setting across, all others down.
 struct Map<'t> {
     arm: &'t TunedArm,
-    /// The setting that goes across: the one of the most values.
+    /// The setting across: the one with most values.
     across: usize,
     columns: Vec<String>,
     rows: Vec<String>,
@@ -55,7 +55,7 @@ impl<'t> Map<'t> {
         let across = (0..arm.ranges.len()).max_by_key(|key| (values(*key).len(), usize::MAX - key))?;
         let mut map = Self { arm, across, columns: Vec::new(), rows: Vec::new() };
         let mut trials: Vec<&Trial> = arm.trials.iter().filter(|t| t.number > 0).collect();
-        // In the order of the grid, wherever the declared setting would be.
+        // In the order of the grid; the declared setting comes last.
         trials.push(&arm.trials[0]);
         for trial in trials {
             let (column, row) = (map.column(trial), map.row(trial));
@@ -121,7 +121,7 @@ impl<'t> Map<'t> {
     }
 }
 
-/// What a trial came to: what it cost, or where it did not get there, its accuracy.
+/// Formats a trial's result: its cost or, if it did not reach the target, its accuracy.
 fn words(tuning: &Tuning, of: Measure) -> String {
     match (tuning.goal.target, of.cost, of.accuracy) {
         (_, _, None) => "failed".to_owned(),
@@ -130,7 +130,7 @@ fn words(tuning: &Tuning, of: Measure) -> String {
     }
 }
 
-/// From white to the darkest on which text can be read.
+/// Returns a colour from white to the darkest on which text is readable.
 fn ink(good: f64) -> String {
     let [r, g, b] = BEST.map(|end| (245.0 + (end - 245.0) * good).round().clamp(0.0, 255.0) as u8);
     format!("#{r:02x}{g:02x}{b:02x}")

@@ -1,6 +1,6 @@
-//! A panel: a plot's frame with its grid and the words on its axes, and curves within it.
+//! A panel: a plot's frame with its grid and axis labels, and curves within it.
 //!
-//! plotters lays out the axes and chooses where ticks are; curves go to the sheet directly, for dashes.
+//! plotters lays out the axes and chooses ticks. Curves are drawn on the sheet directly, to support dashes.
 
 use plotters::coord::CoordTranslate;
 use plotters::coord::types::RangedCoordf64;
@@ -13,7 +13,7 @@ use crate::colour::{self, Ink};
 use crate::number;
 use crate::report::Estimate;
 
-/// Where a plot lies on its sheet: the rectangle of its data. Words stand around it.
+/// The rectangle of a plot's data on its sheet. Labels are outside of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// Its left edge.
@@ -26,27 +26,27 @@ pub struct Frame {
     pub height: f64,
 }
 
-/// What numbers on an axis are.
+/// Unit of the numbers on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Costs, with SI letters.
+    /// Costs, with SI prefixes.
     Cost,
     /// Shares, in percent.
     Percent,
     /// Differences of shares, in percentage points.
     Points,
-    /// Without words and grid: rows that are named beside the plot.
+    /// Rows that are named beside the plot, without labels and grid.
     Rows,
 }
 
-/// An axis: from where to where, and in what.
+/// An axis: its range and unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// From.
+    /// Lower end.
     pub low: f64,
-    /// To.
+    /// Upper end.
     pub high: f64,
-    /// In what.
+    /// Unit.
     pub scale: Scale,
 }
 
@@ -57,12 +57,12 @@ pub struct Panel {
     axes: Cartesian2d<RangedCoordf64, RangedCoordf64>,
 }
 
-/// Room for words left of and below a plot.
+/// Space for labels left of and below a plot.
 const LEFT: f64 = 52.0;
 const BELOW: f64 = 24.0;
 
 impl Panel {
-    /// Draws grid and ticks. None where there is no room for them.
+    /// Draws grid and ticks; `None` if there is no space for them.
     pub fn new(sheet: &Shared, frame: Frame, x: Span, y: Span) -> Option<Self> {
         let tenths = |v: f64| (v * FINE).round() as i32;
         let root = Paper(sheet.clone()).into_drawing_area();
@@ -98,7 +98,7 @@ impl Panel {
         Some(Self { sheet: sheet.clone(), frame, axes })
     }
 
-    /// Where a pair of numbers lies on the sheet.
+    /// Returns the position of a pair of numbers on the sheet.
     pub fn at(&self, x: f64, y: f64) -> (f64, f64) {
         let (x, y) = self.axes.translate(&(x, y));
         (f64::from(x) / FINE, f64::from(y) / FINE)
@@ -109,27 +109,27 @@ impl Panel {
         self.frame
     }
 
-    /// A line along the plot's foot.
+    /// Draws a line along the bottom of the plot.
     pub fn foot(&self) {
         let Frame { left, top, width, height } = self.frame;
         let y = top + height;
         self.rule(&[(left, y), (left + width, y)]);
     }
 
-    /// What is told, above the plot on its left.
+    /// Draws the label of the y axis, above the plot on its left.
     pub fn above(&self, words: &str) {
         let Frame { left, top, .. } = self.frame;
         self.sheet.borrow_mut().text(((left - LEFT).max(0.0) + 2.0, top - 17.0), Anchor::Start, words);
     }
 
-    /// What the axis is, below the plot.
+    /// Draws the label of the x axis, below the plot.
     pub fn below(&self, words: &str) {
         let Frame { left, top, width, height } = self.frame;
         let at = (left + width / 2.0, top + height + BELOW + 10.0);
         self.sheet.borrow_mut().text(at, Anchor::Middle, words);
     }
 
-    /// A thin dashed line across the plot, at a height.
+    /// Draws a thin dashed line across the plot, at a height.
     pub fn across(&self, y: f64) {
         let Frame { left, width, .. } = self.frame;
         let (_, y) = self.at(0.0, y);
@@ -137,14 +137,14 @@ impl Panel {
         self.sheet.borrow_mut().line(&[(left, y), (left + width, y)], stroke);
     }
 
-    /// A thin line up the plot.
+    /// Draws a thin vertical line.
     pub fn up(&self, x: f64) {
         let Frame { top, height, .. } = self.frame;
         let (x, _) = self.at(x, 0.0);
         self.rule(&[(x, top), (x, top + height)]);
     }
 
-    /// A band between a curve's intervals.
+    /// Draws the band of a curve's intervals.
     pub fn band(&self, points: &[(f64, Estimate)], ink: Ink, opacity: f64) {
         let known: Vec<_> = points.iter().filter_map(|(x, e)| Some((*x, e.low?, e.high?))).collect();
         if known.len() < 2 {
@@ -156,13 +156,13 @@ impl Panel {
         self.sheet.borrow_mut().area(&outline, ink.colour, opacity);
     }
 
-    /// A curve's points on the sheet.
+    /// Returns a curve's points on the sheet.
     pub fn course(&self, points: &[(f64, Estimate)]) -> Vec<(f64, f64)> {
         let finite = points.iter().filter(|(x, e)| x.is_finite() && e.value.is_finite());
         finite.map(|(x, e)| self.at(*x, e.value)).collect()
     }
 
-    /// A curve; a dot where it is a single point. Gives where it ends on the sheet.
+    /// Draws a curve, or a dot if it has a single point. Returns its end on the sheet.
     pub fn curve(&self, points: &[(f64, Estimate)], ink: Ink, dash: Option<&str>) -> Option<(f64, f64)> {
         let points = self.course(points);
         let mut sheet = self.sheet.borrow_mut();
@@ -180,17 +180,17 @@ impl Panel {
 }
 
 impl Span {
-    /// From nothing to a cost.
+    /// Returns an axis from 0 to a cost.
     pub fn costs(highest: f64) -> Self {
         Self { low: 0.0, high: if highest > 0.0 { highest } else { 1.0 }, scale: Scale::Cost }
     }
 
-    /// All shares there are.
+    /// Returns an axis from 0 to 100 %.
     pub fn all_shares() -> Self {
         Self { low: 0.0, high: 1.0, scale: Scale::Percent }
     }
 
-    /// The shares that occur, with some room, on round numbers.
+    /// Returns an axis for these shares, with some margin, on round numbers.
     pub fn shares(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = ends(values).unwrap_or((0.0, 1.0));
         let room = ((high - low) * 0.06).max(0.005);
@@ -202,14 +202,14 @@ impl Span {
         Self { low, high, scale: Scale::Percent }
     }
 
-    /// The differences that occur, zero among them.
+    /// Returns an axis for these differences, zero included.
     pub fn differences(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = ends(values.into_iter().chain([0.0])).unwrap_or((0.0, 0.0));
         let room = ((high - low) * 0.08).max(0.005);
         Self { low: low - room, high: high + room, scale: Scale::Points }
     }
 
-    /// That many rows, the first on top.
+    /// Returns an axis of `count` rows, the first on top.
     pub fn rows(count: usize) -> Self {
         Self { low: count as f64 - 0.5, high: -0.5, scale: Scale::Rows }
     }
@@ -218,7 +218,7 @@ impl Span {
         self.low..self.high
     }
 
-    /// How many ticks there is room for.
+    /// Returns the number of ticks that fit.
     fn ticks(self, length: f64, each: f64) -> usize {
         if self.scale == Scale::Rows { 0 } else { ((length / each) as usize).clamp(5, 9) }
     }
@@ -235,7 +235,7 @@ impl Scale {
     }
 }
 
-/// The lowest and the highest of what is finite.
+/// Returns the smallest and the largest finite value.
 fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     values
         .into_iter()
@@ -243,12 +243,12 @@ fn ends(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
         .fold(None, |ends, v| Some(ends.map_or((v, v), |(low, high): (f64, f64)| (low.min(v), high.max(v)))))
 }
 
-/// Every end of every point that is finite.
+/// Returns the finite values and interval ends of points.
 pub fn heights(points: &[(f64, Estimate)]) -> impl Iterator<Item = f64> {
     points.iter().flat_map(|(_, e)| [Some(e.value), e.low, e.high]).flatten().filter(|v| v.is_finite())
 }
 
-/// The largest cost of some points.
+/// Returns the largest cost of some points.
 pub fn farthest(points: &[(f64, Estimate)]) -> f64 {
     points.iter().map(|(x, _)| *x).filter(|x| x.is_finite()).fold(0.0, f64::max)
 }

@@ -7,7 +7,7 @@ use super::{Size, shared};
 use crate::colour;
 use crate::report::{Part, Report};
 
-/// Draws it. None where there are no parts.
+/// Draws the figure; `None` if there are no parts.
 pub fn draw(report: &Report, size: Size) -> Option<String> {
     let known: Vec<&Part> = report.parts.iter().filter(|p| p.last.value.is_finite()).collect();
     let mut parts: Vec<&str> = Vec::new();

@@ -1,5 +1,5 @@
-//! A figure as PDF 1.4, for a paper: the same lines and areas as its SVG, with text as outlines, so that no
-//! font has to be there, and none is embedded.
+//! A figure as PDF 1.4, for a paper: the same lines and areas as in its SVG. Text becomes outlines, so that
+//! no font has to be installed or embedded.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,16 +9,16 @@ use flate2::write::ZlibEncoder;
 use resvg::tiny_skia::PathSegment;
 use resvg::usvg::{Fill, Group, Node, Paint, Path, Stroke, Tree};
 
-/// Points, of which an inch has 72, to a pixel, of which it has 96.
+/// Points (72 per inch) per pixel (96 per inch).
 const POINTS: f32 = 0.75;
 
-/// Draws it. None where the drawing can't be read or has more than paths in plain colours, which no figure of
-/// ours has.
+/// Converts a drawing; `None` if it cannot be parsed, or contains more than paths in plain colours. Our
+/// figures do not.
 pub fn pdf(svg: &str) -> Option<Vec<u8>> {
     let tree = Tree::from_str(svg, &super::picture::options()).ok()?;
     let (width, height) = (POINTS * tree.size().width(), POINTS * tree.size().height());
     let mut sheet = Sheet::default();
-    // PDF counts from the lower edge.
+    // PDF's y axis points up from the lower edge.
     _ = writeln!(sheet.marks, "{POINTS} 0 0 -{POINTS} 0 {} cm 1 j", number(height));
     sheet.group(tree.root())?;
     let mut states = String::new();
@@ -42,9 +42,9 @@ pub fn pdf(svg: &str) -> Option<Vec<u8>> {
     ]))
 }
 
-/// The file around objects, each a dictionary and perhaps a stream, the first of them its catalog.
+/// Returns a file of objects, each a dictionary with an optional stream. The first one is the catalog.
 fn file(objects: &[(&str, Option<&[u8]>)]) -> Vec<u8> {
-    // Bytes above 127 in the second line tell programs that the file is not text.
+    // Bytes above 127 in the second line mark the file as binary.
     let mut file = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n".to_vec();
     let mut places = Vec::new();
     for (i, (dictionary, stream)) in objects.iter().enumerate() {
@@ -66,11 +66,11 @@ fn file(objects: &[(&str, Option<&[u8]>)]) -> Vec<u8> {
     file
 }
 
-/// What is drawn so far, in PDF's operators.
+/// The drawing so far, as PDF operators.
 #[derive(Default)]
 struct Sheet {
     marks: String,
-    /// Opacities that occur: each is a state that operators name.
+    /// Opacities in use; each is a graphics state that operators refer to.
     opacities: Vec<f32>,
 }
 
@@ -141,7 +141,7 @@ impl Sheet {
                 PathSegment::MoveTo(to) => put(&[(to.x, to.y)], "m"),
                 PathSegment::LineTo(to) => put(&[(to.x, to.y)], "l"),
                 PathSegment::QuadTo(by, to) => {
-                    // PDF has cubic curves alone: each of their handles lies two thirds of the way.
+                    // PDF has only cubic curves: each handle is at two thirds of the way.
                     let handle = |(x, y): (f32, f32)| (x + (by.x - x) / 1.5, y + (by.y - y) / 1.5);
                     let handles = [handle(from), handle((to.x, to.y)), (to.x, to.y)];
                     put(&handles, "c");
@@ -161,7 +161,7 @@ fn colour(paint: &Paint) -> Option<String> {
     Some(parts.join(" "))
 }
 
-/// With at most three digits after the point.
+/// Formats a number with at most three digits after the point.
 fn number(value: f32) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,4 +1,4 @@
-//! A figure as PNG, twice its size, with a font of our own: the same picture on every machine.
+//! A figure as PNG, at twice its size, with our own font: the same picture on every machine.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,10 +6,10 @@ use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Options, Tree};
 
-/// Pixels of the picture to one of the drawing.
+/// Pixels of the picture per pixel of the drawing.
 const SCALE: f32 = 2.0;
 
-/// Draws it. None where the drawing can't be read, which a figure of ours can.
+/// Renders a drawing; `None` if it cannot be parsed. Our figures can.
 pub fn png(svg: &str) -> Option<Vec<u8>> {
     let tree = Tree::from_str(svg, &options()).ok()?;
     let size = tree.size();
@@ -21,7 +21,7 @@ pub fn png(svg: &str) -> Option<Vec<u8>> {
 
 const FAMILY: &str = "Noto Sans";
 
-/// How a drawing is read: its text in our own font.
+/// Options for parsing a drawing, with our own font for its text.
 pub(super) fn options() -> Options<'static> {
     Options { fontdb: fonts(), font_family: FAMILY.to_owned(), ..Options::default() }
 }

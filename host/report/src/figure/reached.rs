@@ -1,4 +1,4 @@
-//! Share of runs that have reached a target by a cost: stairs, one plot for each target.
+//! Share of runs that have reached a target by a cost: step curves, one plot for each target.
 
 use super::Size;
 use super::accuracy::{Line, Plot, row};
@@ -8,10 +8,10 @@ use crate::colour;
 use crate::number;
 use crate::report::{Estimate, Reached, Report, Target};
 
-/// From this many arms on, intervals cover each other, and are left to the table.
+/// From this many arms on, intervals overlap and are only in the table.
 const CROWD: usize = 4;
 
-/// Draws it. None where there are no targets on the main axis.
+/// Draws the figure; `None` if there are no targets on the main axis.
 pub fn draw(report: &Report, size: Size) -> Option<String> {
     let targets: Vec<&Target> =
         report.targets.iter().filter(|t| t.axis == report.axis && !t.rows.is_empty()).collect();
@@ -49,7 +49,7 @@ pub fn draw(report: &Report, size: Size) -> Option<String> {
     row(size, &plots, &legend::arms(report), &told)
 }
 
-/// The stairs of an arm, to the horizon at least.
+/// Returns the step curve of an arm, at least to the horizon.
 fn line(report: &Report, target: &Target, reached: &Reached) -> Line {
     let bands = report.arms.len() < CROWD;
     let mut points = Vec::new();

@@ -1,4 +1,4 @@
-//! How trials came out along each tuned setting: a small plot for each, a dot for each trial.
+//! Results of trials against each tuned setting: a small plot per setting, with a dot for each trial.
 
 use super::Size;
 use super::sheet::{Anchor, Sheet, Stroke};
@@ -8,13 +8,13 @@ use crate::sensitivity::shares;
 use crate::tables::tuning::short;
 use crate::tuning::{Tuned, TunedArm, Tuning};
 
-/// Room above a plot for its words, and below it for its ends.
+/// Space above a plot for its labels, and below it for the ends of its range.
 const ABOVE: f64 = 36.0;
 const BELOW: f64 = 22.0;
-/// Room for an arm's name above its plots.
+/// Space for an arm's name above its plots.
 const NAME: f64 = 24.0;
 
-/// Draws it. None where no trial came to anything.
+/// Draws the figure; `None` if no trial has an accuracy.
 pub fn draw(tuning: &Tuning, size: Size) -> Option<String> {
     let across = if size == Size::Wide { 4 } else { 2 };
     let each = (size.width() - 40.0) / across as f64;
@@ -55,7 +55,7 @@ pub fn draw(tuning: &Tuning, size: Size) -> Option<String> {
     )))
 }
 
-/// One setting of one arm.
+/// The plot of one setting of one arm.
 struct Plot {
     corner: (f64, f64),
     size: (f64, f64),
@@ -116,7 +116,7 @@ impl Plot {
             };
             value.as_f64().and_then(|x| tuned.place(x)).or_else(among)
         };
-        // Those that matter most are drawn last, over the others.
+        // The most important ones are drawn last, above the others.
         let rank = |number: u32| (number == arm.best, number == 0);
         let mut trials: Vec<_> = arm.trials.iter().collect();
         trials.sort_by_key(|trial| rank(trial.number));

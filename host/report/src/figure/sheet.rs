@@ -1,6 +1,6 @@
-//! A sheet of SVG: lines, areas, boxes, dots and text by their places in pixels.
+//! A sheet of SVG: lines, areas, boxes, dots and text at positions in pixels.
 //!
-//! [`Paper`] is the same sheet as plotters sees it, in tenths of a pixel. What is not finite is not drawn.
+//! [`Paper`] is the same sheet for plotters, in tenths of a pixel. Non-finite numbers are not drawn.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -15,10 +15,10 @@ use plotters_backend::{
 
 use crate::colour::{self, Ink};
 
-/// A sheet that is drawn on from several sides.
+/// A sheet with several owners.
 pub type Shared = Rc<RefCell<Sheet>>;
 
-/// What is drawn so far.
+/// The drawing so far.
 #[derive(Debug)]
 pub struct Sheet {
     width: f64,
@@ -26,7 +26,7 @@ pub struct Sheet {
     body: String,
 }
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug)]
 pub struct Stroke<'a> {
     /// Its colour.
@@ -37,27 +37,27 @@ pub struct Stroke<'a> {
     pub dash: Option<&'a str>,
 }
 
-/// Where text stands from its place.
+/// Position of text relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// To the right of it.
+    /// To the right of the point.
     Start,
-    /// Around it.
+    /// Centred on the point.
     Middle,
-    /// To the left of it.
+    /// To the left of the point.
     End,
 }
 
-/// The size of all text but panels' titles.
+/// Size of all text except titles of panels.
 pub const SIZE: f64 = 12.0;
 
 impl Sheet {
-    /// An empty sheet.
+    /// Returns an empty sheet.
     pub fn new(width: f64, height: f64) -> Self {
         Self { width, height, body: String::new() }
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub fn line(&mut self, points: &[(f64, f64)], stroke: Stroke) {
         let path = path(points);
         if path.is_empty() || points.len() < 2 {
@@ -73,7 +73,7 @@ impl Sheet {
         );
     }
 
-    /// An area within points.
+    /// Fills the polygon of points.
     pub fn area(&mut self, points: &[(f64, f64)], colour: &str, opacity: f64) {
         let path = path(points);
         if !path.is_empty() {
@@ -82,7 +82,7 @@ impl Sheet {
         }
     }
 
-    /// A box by its corner and size.
+    /// Draws a box, given its corner and size.
     pub fn bar(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
         if [x, y, width, height].iter().all(|v| v.is_finite()) && width > 0.0 && height > 0.0 {
             let (x, y, width, height) = (short(x), short(y), short(width), short(height));
@@ -93,7 +93,7 @@ impl Sheet {
         }
     }
 
-    /// A dot.
+    /// Draws a dot.
     pub fn dot(&mut self, (x, y): (f64, f64), radius: f64, colour: &str) {
         if x.is_finite() && y.is_finite() {
             let (x, y, radius) = (short(x), short(y), short(radius));
@@ -104,7 +104,7 @@ impl Sheet {
         }
     }
 
-    /// A dot for an arm: a ring, where its line is dashed.
+    /// Draws an arm's dot, or a ring if its line is dashed.
     pub fn mark(&mut self, (x, y): (f64, f64), radius: f64, ink: Ink) {
         self.dot((x, y), radius, ink.colour);
         if ink.dash.is_some() {
@@ -112,17 +112,17 @@ impl Sheet {
         }
     }
 
-    /// Text, its middle at the height of its place.
+    /// Draws text, vertically centred on its point.
     pub fn text(&mut self, at: (f64, f64), anchor: Anchor, text: &str) {
         self.text_in(at, anchor, text, colour::TEXT);
     }
 
-    /// The same in some colour.
+    /// Draws text in a colour.
     pub fn text_in(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str, colour: &str) {
         self.write(x, y + 0.36 * SIZE, SIZE, anchor, colour, text, None);
     }
 
-    /// The same, cut in the middle where it is wider than that; all of it shows under the pointer.
+    /// Draws text, shortened in the middle if it is wider than `widest`. A tooltip shows all of it.
     pub fn name(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str, widest: f64) {
         let shown = clip(text, widest);
         let whole = (shown != text).then_some(text);
@@ -157,7 +157,7 @@ impl Sheet {
         );
     }
 
-    /// The whole picture. What it shows is told to those who can't see it.
+    /// Returns the whole SVG. `told` describes it for screen readers.
     pub fn finish(&self, told: &str) -> String {
         let (width, height) = (short(self.width), short(self.height));
         let mut svg = format!(
@@ -174,7 +174,7 @@ impl Sheet {
     }
 }
 
-/// About how wide text is, in Noto Sans, which is rather wide.
+/// Estimates the width of text in Noto Sans, which is rather wide.
 pub fn width(text: &str) -> f64 {
     let em: f64 = text
         .chars()
@@ -191,7 +191,7 @@ pub fn width(text: &str) -> f64 {
     em * SIZE
 }
 
-/// Text no wider than that: what is too much is taken out of the middle, as names differ at their ends.
+/// Shortens text to a width by removing its middle, since names differ at their ends.
 pub fn clip(text: &str, widest: f64) -> String {
     if width(text) <= widest {
         return text.to_owned();
@@ -208,7 +208,7 @@ pub fn clip(text: &str, widest: f64) -> String {
     "…".to_owned()
 }
 
-/// Text as XML and HTML take it.
+/// Escapes text for XML and HTML.
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -235,17 +235,17 @@ fn path(points: &[(f64, f64)]) -> String {
     path
 }
 
-/// With at most two digits after the point.
+/// Formats a number with at most two digits after the point.
 fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// The sheet as plotters sees it.
+/// The sheet as a backend for plotters.
 pub struct Paper(pub Shared);
 
-/// Of plotters' pixels to one of ours: it knows whole ones only.
+/// Pixels of plotters, which are whole numbers, per pixel of the sheet.
 pub const FINE: f64 = 10.0;
 
 fn ours((x, y): BackendCoord) -> (f64, f64) {

@@ -1,4 +1,4 @@
-//! A small plot for each arm, all on the same axes: ages of what was trained on, and filtered rewards.
+//! A small plot for each arm, all with the same axes: ages of rollouts trained on, and filtered rewards.
 
 use super::accuracy::{Line, curves};
 use super::legend::{self, Entry, Mark};
@@ -9,10 +9,10 @@ use crate::colour::{self, Ink};
 use crate::number;
 use crate::report::{Report, Told};
 
-/// Ages from here on are one bar.
+/// Ages from this one on share a bar.
 const OLDEST: usize = 8;
 
-/// The arms' places on a sheet.
+/// Positions of the arms' plots on a sheet.
 struct Grid {
     sheet: Shared,
     frames: Vec<Frame>,
@@ -39,7 +39,7 @@ impl Grid {
         Self { sheet, frames: frames.collect() }
     }
 
-    /// An arm's name above its plot, cut to its width.
+    /// Draws an arm's name above its plot, shortened to its width.
     fn title(&self, frame: Frame, name: &str, ink: Ink) {
         let mut sheet = self.sheet.borrow_mut();
         let y = frame.top - 16.0;
@@ -48,7 +48,7 @@ impl Grid {
     }
 }
 
-/// Ages in model updates of the rollouts trained on. None where nothing was trained on.
+/// Draws the ages of rollouts trained on, in model updates; `None` if there are none.
 pub fn ages(report: &Report, size: Size) -> Option<String> {
     let bars: Vec<(usize, Vec<f64>)> = report
         .uses
@@ -93,7 +93,7 @@ pub fn ages(report: &Report, size: Size) -> Option<String> {
     Some(svg)
 }
 
-/// Mean reward of all that was sampled, solid, and of what was trained on, dashed. None where not told.
+/// Draws the mean reward of rollouts sampled (solid) and trained on (dashed); `None` if not known.
 pub fn rewards(report: &Report, size: Size) -> Option<String> {
     let of = |arm: usize, told: Told| {
         report.trends.iter().find(|t| t.arm == arm && t.told == told).map(|t| t.points.clone())

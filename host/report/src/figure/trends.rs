@@ -1,5 +1,5 @@
-//! How much of the work had an effect, by cost: the effective share of batches, and the useful share of
-//! what was sampled.
+//! Share of the work with an effect, by cost: the effective share of batches, and the useful share of
+//! rollouts sampled.
 
 use super::Size;
 use super::accuracy::{Line, Plot, row};
@@ -8,7 +8,7 @@ use super::panel::{self, Span};
 use crate::colour;
 use crate::report::{Report, Told};
 
-/// Draws it. None where neither is told.
+/// Draws the figure; `None` if neither share is known.
 pub fn draw(report: &Report, size: Size) -> Option<String> {
     let plots: Vec<(Plot, Vec<Line>)> = [
         (Told::Effective, "of the rollouts trained on, with an advantage"),

@@ -1,4 +1,4 @@
-//! Where the rollouts went: one bar for each arm, in shares of what was sampled.
+//! Uses of the rollouts: one bar for each arm, in shares of the rollouts sampled.
 
 use super::legend::{self, Entry, Mark};
 use super::panel::{Frame, Panel, Span};
@@ -9,7 +9,7 @@ use crate::history::Fates;
 use crate::number;
 use crate::report::Report;
 
-/// The pieces of a bar, from the left: name, colour, rollouts.
+/// Returns the parts of a bar from the left: name, colour, rollouts.
 fn pieces(fates: &Fates) -> [(&'static str, &'static str, u64); 7] {
     [
         ("learned from", fate::LEARNED, fates.learned),
@@ -22,10 +22,10 @@ fn pieces(fates: &Fates) -> [(&'static str, &'static str, u64); 7] {
     ]
 }
 
-/// Pieces above this share are labelled where there is room.
+/// Parts above this share are labelled if the label fits.
 const LABELLED: f64 = 0.06;
 
-/// Draws it. None where nothing was sampled.
+/// Draws the figure; `None` if no rollout was sampled.
 pub fn draw(report: &Report, size: Size) -> Option<String> {
     let uses: Vec<_> = report.uses.iter().filter(|u| u.fates.total() > 0).collect();
     if uses.is_empty() {

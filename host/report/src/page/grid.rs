@@ -1,4 +1,4 @@
-//! A grid as a page: a map of all that was tried. Nothing is compared, so there are no intervals, no p-values and no
+//! A grid as a page: a map of all trials. Nothing is compared, so there are no intervals, p-values or
 //! verdicts.
 
 use std::io;

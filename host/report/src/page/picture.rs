@@ -1,4 +1,4 @@
-//! Figures on a page: both sizes, a caption, and a link that hands over the drawing; the axis switch.
+//! Figures on a page, with both sizes, a caption and a link to download the drawing; and the axis switch.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::colour;
 use crate::figure::{self, Figure};
 use crate::report::Report;
 
-/// A figure, or the sentence that says why there is none.
+/// Returns a figure, or the sentence that says why there is none.
 pub fn figure(figure: &Figure) -> Markup {
     html! {
         figure #{ "figure-" (figure.name) } {
@@ -30,7 +30,7 @@ pub fn figure(figure: &Figure) -> Markup {
     }
 }
 
-/// Accuracy against each axis, one of them in sight.
+/// Returns the figures of accuracy against each axis, of which one is visible.
 pub fn switch(report: &Report) -> Markup {
     html! {
         div.switch {
@@ -54,7 +54,7 @@ pub fn switch(report: &Report) -> Markup {
     }
 }
 
-/// The style that makes the switch one.
+/// Returns the style of the axis switch.
 pub fn switch_style(report: &Report) -> String {
     if report.axes.len() < 2 {
         return String::new();
@@ -68,8 +68,8 @@ pub fn switch_style(report: &Report) -> String {
     style
 }
 
-/// The style that makes drawings fit a dark page: on the page alone, as drawings that are handed over stay as they
-/// are.
+/// Returns the style that adapts drawings to a dark page. It applies only on the page: downloaded drawings
+/// stay as they are.
 pub fn dark_style() -> String {
     let mut style = String::from("@media screen and (prefers-color-scheme: dark) { ");
     for (light, dark) in colour::DARK {
@@ -84,7 +84,7 @@ pub fn dark_style() -> String {
     style
 }
 
-/// A drawing as an address. Only what an address or an attribute can't hold is encoded.
+/// Encodes a drawing as a data URL. Only characters not allowed in a URL or an attribute are encoded.
 fn link(svg: &str) -> String {
     let mut link = String::from("data:image/svg+xml;charset=utf-8,");
     for byte in svg.bytes() {

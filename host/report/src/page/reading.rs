@@ -1,11 +1,11 @@
-//! What the words on a page mean, for those who have not met them.
+//! Explanations of the terms on a page.
 
 use maud::{Markup, html};
 
 use crate::number;
 use crate::report::Report;
 
-/// How to read the page.
+/// Returns the section on how to read the page.
 pub fn reading(report: &Report) -> Markup {
     let percent = number::percent_tick(report.confidence);
     html! {
@@ -36,13 +36,14 @@ pub fn reading(report: &Report) -> Markup {
                  where it passes one half; it is “not reached” where fewer than half of the runs got there. \
                  An end of its interval that is “–” lies beyond what was looked at."
             }
-            dt { "× fewer" }
+            dt { "Fewer and more" }
             dd {
-                "Where all runs of an arm and of the baseline reached the target: the geometric mean over seeds \
-                 of the baseline's cost over the arm's, with Student's interval on logarithms. It is the ratio \
-                 of the two geometric means in the table of costs. Where a run did not get there, its cost is \
+                "“1.50× fewer” means that the baseline's cost is 1.50 times the arm's, “1.50× more” that the arm's is 1.50 \
+                 times the baseline's. Where all runs of both reached the target, this is the geometric mean of the \
+                 ratios over seeds, with Student's interval on logarithms. It is the ratio \
+                 of the two geometric means in the table of costs. Where a run did not reach it, its cost is \
                  not known and there is no such ratio. What is known is which run of a pair was cheaper, as \
-                 long as one of them got there; the sign test on these pairs gives bounds, “≥ 1.40×”, or none \
+                 long as one of them reached it; the sign test on these pairs gives bounds, “at least 1.40× fewer”, or none \
                  where there are fewer than six."
             }
             dt { "Intervals" }

@@ -1,14 +1,14 @@
-//! Tables on a page: each in a frame of its own that scrolls, with a caption and heads for every row.
+//! Tables on a page, each in a scrolling frame, with a caption and row headers.
 
 use maud::{Markup, html};
 
 use crate::colour;
 use crate::tables::{Cell, Shape, Table};
 
-/// Longer tables than this are folded.
+/// Tables with more rows than this are folded.
 const LONG: usize = 16;
 
-/// A table, with arms in their colours. One without rows is a sentence.
+/// Returns a table with arms in their colours, or a sentence if it has no rows.
 pub fn table(baseline: usize, table: &Table) -> Markup {
     let framed = html! {
         div class={ "scroll " (table.name) } role="region" tabindex="0"
@@ -70,10 +70,10 @@ fn cell(baseline: usize, cell: &Cell) -> Markup {
     }
 }
 
-/// An arm's name, with a piece of its line before it.
+/// Returns an arm's name after a short piece of its line.
 pub fn arm(baseline: usize, place: usize, name: &str) -> Markup {
     let ink = colour::of(baseline, place);
-    // A short name stays on a line.
+    // A short name is not wrapped.
     let class = if name.chars().count() > 24 { "arm long" } else { "arm short" };
     html! {
         span class=(class) {

@@ -1,41 +1,41 @@
-//! What can be said of the ratio of two arms' costs where some runs never reached the target: no number, but
-//! bounds on it.
+//! Bounds on the ratio of two arms' costs, if some runs never reached the target.
 //!
-//! A pair of runs says which of its two was cheaper as long as the cheaper one got there, however much the
-//! other would have taken. So the sign test holds exactly, at any number of seeds, on the pairs whose order is
-//! known (Holt and Prentice 1974, "Survival analyses in twin studies and matched pair experiments"; Dixon and
-//! Mood 1946, "The statistical sign test"). A factor is within the bounds if the test, on the arm's costs
-//! times that factor, does not refuse it (Thompson 1936, "On confidence ranges for the median").
+//! The order of a pair is known if its cheaper run reached the target, whatever the other would have cost.
+//! So the sign test is exact for any number of seeds, on the pairs of known order (Holt and Prentice 1974,
+//! "Survival analyses in twin studies and matched pair experiments"; Dixon and Mood 1946, "The statistical
+//! sign test"). A factor is within the bounds if the test, on the arm's costs times that factor, does not
+//! reject it (Thompson 1936, "On confidence ranges for the median").
 
 use serde::Serialize;
 use statrs::function::beta::checked_beta_reg;
 
 use super::{Unfit, Wait, level_within, survival, within};
 
-/// Bounds on how many times the baseline's cost is the arm's.
+/// Bounds on the baseline's cost divided by the arm's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bound {
-    /// Pairs whose order is known.
+    /// Number of pairs of known order.
     pub known: usize,
-    /// How likely so many pairs in one order, either of them, are where costs do not differ. 1 if none is
-    /// known.
+    /// Two-sided p-value of the sign test: the probability of at least this many pairs in one order if
+    /// costs do not differ. 1 if no order is known.
     pub p_value: f64,
-    /// The ratio is at least that; `None` where the pairs do not tell. Six known pairs are the fewest that do,
-    /// at a level of 0.95.
+    /// Lower bound on the ratio; `None` if the pairs do not give one. That takes at least six pairs of
+    /// known order, at a level of 0.95.
     pub low: Option<f64>,
-    /// The ratio is at most that; `None` where the pairs do not tell.
+    /// Upper bound on the ratio; `None` if the pairs do not give one.
     pub high: Option<f64>,
-    /// In each pair that was seen the ratio is at least that; `None` where one of them does not tell.
+    /// The ratio of every pair in the data is at least this; `None` if a pair has no lower bound.
     pub least: Option<f64>,
-    /// In each pair that was seen it is at most that; `None` where one of them does not tell.
+    /// The ratio of every pair in the data is at most this; `None` if a pair has no upper bound.
     pub most: Option<f64>,
 }
 
 /// Bounds the ratio at a level of confidence, from paired costs above 0.
 ///
-/// It takes costs to differ by a factor: within a pair, the baseline's cost and the arm's times the factor may
-/// as well change places. Both runs of a pair must have been looked at up to the same cost: a [`Wait::Longer`]
-/// of one pair with a [`Wait::Reached`] beyond it is not such a pair, and both are cut at the first of them.
+/// The model is that costs differ by a factor: within a pair, the baseline's cost and the arm's times the
+/// factor are exchangeable. Both runs of a pair must have been observed up to the same cost. A
+/// [`Wait::Longer`] paired with a [`Wait::Reached`] beyond it does not satisfy this: cut both at the
+/// smaller one.
 pub fn bound(level: f64, arm: &[Wait], baseline: &[Wait]) -> Result<Bound, Unfit> {
     let outside = (1.0 - level_within("a level of confidence", level)?) / 2.0;
     if arm.len() != baseline.len() {
@@ -48,7 +48,7 @@ pub fn bound(level: f64, arm: &[Wait], baseline: &[Wait]) -> Result<Bound, Unfit
     let fewer = pairs.iter().filter(|pair| pair.above(1.0)).count();
     let more = pairs.iter().filter(|pair| pair.below(1.0)).count();
     let one_sided = at_least(fewer + more, fewer).min(at_least(fewer + more, more));
-    // The test changes at the pairs' own ratios alone, and refuses all factors beyond one that it refuses.
+    // The test changes only at the pairs' ratios, and rejects all factors beyond a rejected one.
     let ends = || pairs.iter().flat_map(|pair| [pair.low, pair.high]).flatten();
     let refused_up_to = |end: &f64| {
         let above = pairs.iter().filter(|p| p.low.is_some_and(|low| low >= *end)).count();
@@ -72,14 +72,14 @@ pub fn bound(level: f64, arm: &[Wait], baseline: &[Wait]) -> Result<Bound, Unfit
     })
 }
 
-/// What a pair says of its ratio, the baseline's cost over the arm's.
+/// Bounds from one pair on its ratio, the baseline's cost over the arm's.
 #[derive(Clone, Copy)]
 struct Pair {
-    /// It is at least that, or more than that where it is open.
+    /// Lower bound, which is exclusive if the pair is open.
     low: Option<f64>,
-    /// It is at most that, or less than that where it is open.
+    /// Upper bound, which is exclusive if the pair is open.
     high: Option<f64>,
-    /// Whether one of the two runs did not get there.
+    /// Whether one of the two runs did not reach the target.
     open: bool,
 }
 
@@ -103,7 +103,7 @@ impl Pair {
     }
 }
 
-/// How likely at least so many of some coins show heads.
+/// Returns the probability of at least `heads` heads among `coins` fair coins.
 fn at_least(coins: usize, heads: usize) -> f64 {
     if heads == 0 {
         return 1.0;

@@ -1,4 +1,4 @@
-//! Bands around curves: a mean over runs at each point, and where a bootstrap puts it.
+//! Bands around curves: an aggregate over runs at each point, with its bootstrap interval.
 
 use serde::Serialize;
 
@@ -6,25 +6,25 @@ use super::resample::Block;
 use super::scores::iqm;
 use super::{Aggregate, Bootstrap, Scores, Unfit, mean};
 
-/// A curve with its band, a number for each point in each.
+/// A curve with its band; each list has one number per point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Band {
-    /// The lower ends of the points' intervals.
+    /// Lower ends of the intervals.
     pub low: Vec<f64>,
     /// The curve.
     pub middle: Vec<f64>,
-    /// The upper ends.
+    /// Upper ends of the intervals.
     pub high: Vec<f64>,
 }
 
-/// The band of curves, runs × points: at each point the aggregate over runs, and its interval.
+/// Returns the band of curves, runs × points: at each point the aggregate over runs, with its interval.
 ///
-/// It is pointwise: each point's interval holds its level by itself, all of them at once hold less. Runs
-/// are resampled whole (arch, `IIDBootstrap`), where rliable draws them anew for each point; that is the
-/// same distribution at each point, and takes fewer numbers. A median over tasks is, at a point, of one
-/// task: the mean.
+/// The band is pointwise: each interval has the level by itself, and all of them together have less. Whole
+/// runs are resampled (arch, `IIDBootstrap`), while rliable resamples runs at each point. The distribution
+/// at each point is the same, with fewer random numbers. At a point there is one task, so a median over
+/// tasks is the mean.
 ///
-/// Indices from outside: one for each run.
+/// Given indices: one for each run.
 pub fn band(bootstrap: &Bootstrap, curves: &Scores, aggregate: Aggregate) -> Result<Band, Unfit> {
     let points: Vec<Vec<f64>> = (0..curves.columns()).map(|point| curves.column(point).collect()).collect();
     let mut resample = vec![0.0; curves.runs()];
@@ -44,7 +44,7 @@ pub fn band(bootstrap: &Bootstrap, curves: &Scores, aggregate: Aggregate) -> Res
     })
 }
 
-/// The aggregate of the runs' values at one point.
+/// Returns the aggregate of the runs' values at one point.
 fn at_point(aggregate: Aggregate, runs: &[f64]) -> f64 {
     match aggregate {
         Aggregate::Mean | Aggregate::Median => mean(runs.iter().copied()),

@@ -1,41 +1,41 @@
-//! Differences between two arms over the same seeds: Student's paired t, the flipping of signs, and
+//! Differences between two arms over the same seeds: Student's paired t-test, the sign-flip test, and
 //! Holm's correction for many comparisons.
 
 use serde::Serialize;
 
 use super::{Interval, Random, Unfit, finite, level_within, mean, paired_up, student, within};
 
-/// A paired difference, arm less baseline, in the arms' unit.
+/// A paired difference, arm minus baseline, in the arms' unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// How many pairs.
+    /// Number of pairs.
     pub pairs: usize,
     /// The mean difference.
     pub mean: f64,
-    /// The deviation of the differences, with one degree of freedom less; `None` of one pair.
+    /// Standard deviation of the differences, with divisor n − 1; `None` for one pair.
     pub deviation: Option<f64>,
-    /// What Student's t makes of it; `None` of one pair, and where all differences are the same: scipy
-    /// then says p = 0 or NaN, which is no evidence but a division by 0.
+    /// Student's t-test. `None` for one pair, and if all differences are equal: scipy then returns p = 0 or
+    /// NaN, which is a division by 0 and not evidence.
     pub test: Option<TTest>,
 }
 
-/// Student's t on paired differences.
+/// Student's t-test on paired differences.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TTest {
-    /// The mean over its standard error.
+    /// Mean over its standard error.
     pub t: f64,
-    /// How likely a t so far from 0, on either side, is where the arms do not differ.
+    /// Two-sided p-value: the probability of a t at least this far from 0 if the arms do not differ.
     pub p_value: f64,
-    /// Where the mean difference lies, in the arms' unit.
+    /// Interval of the mean difference, in the arms' unit.
     pub interval: Interval,
-    /// Cohen's d for pairs: the mean over the deviation of the differences, both in the arms' unit.
+    /// Cohen's d for pairs: the mean over the standard deviation of the differences.
     pub effect: f64,
 }
 
-/// Compares two arms, each a number for each of the same seeds, in order.
+/// Compares two arms, which have a number for each of the same seeds, in order.
 ///
 /// As `scipy.stats.ttest_rel(arm, baseline)`, with its interval at a level of confidence. Differences that
-/// are the same but for rounding, to a part in 10^12 of the numbers, count as the same.
+/// are equal to within 1e-12 of the numbers, the size of rounding errors, count as equal.
 pub fn difference(level: f64, arm: &[f64], baseline: &[f64]) -> Result<Difference, Unfit> {
     level_within("a level of confidence", level)?;
     paired_up("a value to compare", arm, baseline)?;
@@ -64,28 +64,28 @@ pub fn difference(level: f64, arm: &[f64], baseline: &[f64]) -> Result<Differenc
     Ok(Difference { pairs, mean, deviation: Some(deviation), test: Some(test) })
 }
 
-/// A p-value by the flipping of signs.
+/// Result of the sign-flip test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SignFlip {
-    /// The share of flips whose sum is at least as far from 0 as that of the differences as they are.
+    /// Share of flips whose sum is at least as far from 0 as the observed sum.
     pub p_value: f64,
-    /// The standard error of that share where flips were drawn; `None` where all were gone through.
+    /// Standard error of that share if flips were drawn; `None` if all were enumerated.
     pub standard_error: Option<f64>,
 }
 
-/// How many flips are drawn where there are too many to go through all.
+/// Number of flips to draw if there are too many to enumerate.
 pub const FLIPS: u32 = 100_000;
 
-/// The two-sided permutation test of paired differences: if the arms do not differ, each difference may as
-/// well have the other sign (Fisher 1935, "The design of experiments", § 21; `scipy.stats.permutation_test`
-/// with `permutation_type="samples"`).
+/// The two-sided permutation test of paired differences: if the arms do not differ, each difference could
+/// have the other sign (Fisher 1935, "The design of experiments", § 21; `scipy.stats.permutation_test` with
+/// `permutation_type="samples"`).
 ///
-/// All `2^n` flips up to 16 pairs, beyond that [`FLIPS`] out of the seed, those as they are counted in
-/// (Phipson and Smyth 2010), so that p is never 0. With 5 pairs it is never below 1 / 16.
+/// Up to 16 pairs, all `2^n` flips are enumerated. Beyond that, [`FLIPS`] are drawn from the seed, and the
+/// observed signs count, too (Phipson and Smyth 2010), so p is never 0. With 5 pairs, p is at least 1 / 16.
 pub fn sign_flip(seed: u64, differences: &[f64]) -> Result<SignFlip, Unfit> {
     finite("a difference", differences)?;
     let n = differences.len();
-    // What rounding may make of a sum that is equal but for the order.
+    // Tolerance for sums that differ only by rounding.
     let slack = 1e-12 * differences.iter().map(|d| d.abs()).sum::<f64>();
     let least = differences.iter().sum::<f64>().abs() - slack;
     if n <= 16 {
@@ -105,18 +105,18 @@ pub fn sign_flip(seed: u64, differences: &[f64]) -> Result<SignFlip, Unfit> {
     Ok(SignFlip { p_value, standard_error: Some(standard_error) })
 }
 
-/// How far from 0 the sum is, with those differences flipped whose lowest bit is set.
+/// Returns the absolute sum of the differences, with those flipped whose bit is set.
 fn flipped(differences: &[f64], bit: impl Fn(usize) -> u64) -> f64 {
     let signed = |(i, d): (usize, &f64)| if bit(i) & 1 == 1 { -d } else { *d };
     differences.iter().enumerate().map(signed).sum::<f64>().abs()
 }
 
-/// Holm's correction of a family of p-values (Holm 1979, "A simple sequentially rejective multiple test
-/// procedure"): each, in the order given, so raised that all those at or below alpha may be held to be
-/// differences, and any of them is none with probability alpha at most. As statsmodels'
+/// Returns the p-values of a family after Holm's correction, in the given order (Holm 1979, "A simple
+/// sequentially rejective multiple test procedure"). If all those at or below alpha are called differences,
+/// the probability that any of them is wrong is at most alpha. As statsmodels'
 /// `multipletests(method="holm")`.
 ///
-/// A comparison that could not be tested belongs to the family all the same: pass 1.
+/// A comparison that could not be tested belongs to the family, too: pass 1 for it.
 pub fn holm(p_values: &[f64]) -> Result<Vec<f64>, Unfit> {
     for p in p_values {
         within("a p-value", *p, (0.0..=1.0).contains(p))?;

@@ -1,4 +1,4 @@
-//! How many seeds it takes: the power of the paired t-test, exactly, by the noncentral t distribution.
+//! Number of seeds needed: the exact power of the paired t-test, by the noncentral t distribution.
 
 use std::f64::consts::TAU;
 
@@ -7,27 +7,27 @@ use statrs::function::gamma::checked_gamma_lr;
 
 use super::{Unfit, level_within, student, within};
 
-/// The power that counts as enough.
+/// The power that is required.
 pub const POWER: f64 = 0.8;
 
-/// The most seeds that are considered.
+/// Maximum number of seeds considered.
 pub const MOST_SEEDS: u32 = 1000;
 
-/// How many paired seeds tell a difference.
+/// Number of paired seeds that would detect a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Needed {
-    /// So many, at least 2.
+    /// This many, at least 2.
     Seeds(u32),
-    /// More than [`MOST_SEEDS`]; so it is where there is no difference to tell.
+    /// More than [`MOST_SEEDS`]; always so if there is no difference.
     MoreThan(u32),
 }
 
-/// How many paired seeds would tell a difference of such a mean and deviation, both in one unit, from 0
-/// with probability [`POWER`], by a two-sided t-test at significance `alpha` (already divided by the
-/// number of comparisons). As statsmodels' `TTestPower().solve_power`, rounded up.
+/// Returns the number of paired seeds that detect this mean difference, given their standard deviation in
+/// the same unit, with probability [`POWER`]. The test is a two-sided t-test at significance `alpha`,
+/// already divided by the number of comparisons. As statsmodels' `TTestPower().solve_power`, rounded up.
 ///
-/// The observed effect is itself uncertain, and this number is more so: it is an order of magnitude.
+/// The observed effect is itself uncertain, and this number even more: it is an order of magnitude.
 pub fn seeds_needed(difference: f64, deviation: f64, alpha: f64) -> Result<Needed, Unfit> {
     within("a difference", difference, difference.is_finite())?;
     within("a deviation", deviation, deviation.is_finite() && deviation >= 0.0)?;
@@ -39,7 +39,7 @@ pub fn seeds_needed(difference: f64, deviation: f64, alpha: f64) -> Result<Neede
     if !enough(MOST_SEEDS) {
         return Ok(Needed::MoreThan(MOST_SEEDS));
     }
-    // Power grows with seeds: `few` is never enough, `many` always is.
+    // Power grows with seeds: `few` is never enough, and `many` always is.
     let (mut few, mut many) = (1, MOST_SEEDS);
     while many - few > 1 {
         let middle = u32::midpoint(few, many);
@@ -52,22 +52,22 @@ pub fn seeds_needed(difference: f64, deviation: f64, alpha: f64) -> Result<Neede
     Ok(Needed::Seeds(many))
 }
 
-/// How likely a two-sided paired t-test at significance `alpha` finds an effect (mean difference over the
-/// deviation of differences) with so many pairs. As statsmodels' `TTestPower().power`.
+/// Returns the probability that a two-sided paired t-test at significance `alpha` detects an effect (mean
+/// difference over their standard deviation) with this many pairs. As statsmodels' `TTestPower().power`.
 ///
-/// One pair finds nothing.
+/// With one pair it is 0.
 pub fn power(effect: f64, pairs: u32, alpha: f64) -> Result<f64, Unfit> {
     within("an effect", effect, !effect.is_nan())?;
     level_within("a significance", alpha)?;
     Ok(of_test(effect, pairs, alpha))
 }
 
-/// The same of numbers that are in their range.
+/// The power for arguments in their range.
 ///
-/// T = (Z + δ) / sqrt(V / ν) is beyond the critical value c where V < ν (Z + δ)² / c². With u = |Z + δ|, the
-/// power is the integral over u > 0 of (φ(u - δ) + φ(u + δ)) P(V < ν u² / c²), where φ is the normal density
-/// and V has the χ² distribution of ν = pairs - 1 degrees of freedom. By Simpson's rule over all u where φ
-/// is above 1e-18.
+/// T = (Z + δ) / sqrt(V / ν) is beyond the critical value c if V < ν (Z + δ)² / c². With u = |Z + δ|, the
+/// power is the integral over u > 0 of (φ(u - δ) + φ(u + δ)) P(V < ν u² / c²), where φ is the normal
+/// density and V has the χ² distribution of ν = pairs - 1 degrees of freedom. Integrated by Simpson's rule
+/// over all u where φ is above 1e-18.
 fn of_test(effect: f64, pairs: u32, alpha: f64) -> f64 {
     const PARTS: u32 = 4000;
     if pairs < 2 {

@@ -1,4 +1,4 @@
-//! How many times one arm's cost is another's, over the same seeds, where all runs reached the target.
+//! Ratio of two arms' costs over the same seeds, if all runs reached the target.
 
 use serde::Serialize;
 
@@ -7,21 +7,21 @@ use super::{Difference, Estimate, Interval, Unfit, difference, paired_up, within
 /// The ratio of two arms' costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
-    /// The geometric mean over seeds of the baseline's cost over the arm's: above 1 where the arm is cheaper.
-    /// It is the ratio of the two arms' geometric means.
+    /// Geometric mean over seeds of the baseline's cost divided by the arm's: above 1 if the arm is
+    /// cheaper. It is also the ratio of the two arms' geometric means.
     pub value: f64,
-    /// Where it lies; `None` of one pair, and where all ratios are the same.
+    /// Its interval; `None` for one pair, and if all ratios are equal.
     pub interval: Option<Interval>,
-    /// How likely a ratio so far from 1, on either side, is where costs do not differ. It is below 1 less the
-    /// level exactly where the interval leaves 1 out.
+    /// Two-sided p-value: the probability of a ratio at least this far from 1 if costs do not differ. It is
+    /// below 1 − level exactly if the interval excludes 1.
     pub p_value: Option<f64>,
-    /// The differences of logarithms, baseline less arm, that it was made of.
+    /// The differences of logarithms, baseline minus arm, from which it was computed.
     pub logs: Difference,
 }
 
-/// The ratio of paired costs, each above 0: Student's paired t on their logarithms, as for the ratio of
-/// geometric means in bioequivalence (FDA 2001, "Statistical approaches to establishing bioequivalence").
-/// The ratio of A to B is one over that of B to A, its interval too; a mean of ratios has no such rule.
+/// Returns the ratio of paired costs above 0, by Student's paired t on their logarithms, as for geometric
+/// means in bioequivalence (FDA 2001, "Statistical approaches to establishing bioequivalence"). Swapping
+/// the arms inverts the ratio and its interval; a mean of ratios would not have this property.
 pub fn ratio(level: f64, arm: &[f64], baseline: &[f64]) -> Result<Ratio, Unfit> {
     paired_up("a cost", arm, baseline)?;
     let logs = difference(level, &logarithms(baseline)?, &logarithms(arm)?)?;
@@ -29,8 +29,8 @@ pub fn ratio(level: f64, arm: &[f64], baseline: &[f64]) -> Result<Ratio, Unfit> 
     Ok(Ratio { value: logs.mean.exp(), interval, p_value: logs.test.map(|t| t.p_value), logs })
 }
 
-/// The geometric mean of costs, each above 0, with Student's interval; of one, and of equal ones, an interval
-/// of no width, which says nothing about runs.
+/// Returns the geometric mean of costs above 0, with Student's interval. For one cost, or equal costs, the
+/// interval has no width, which says nothing about other runs.
 pub fn geometric_mean(level: f64, costs: &[f64]) -> Result<Estimate, Unfit> {
     let logs = difference(level, &logarithms(costs)?, &vec![0.0; costs.len()])?;
     let value = logs.mean.exp();

@@ -1,57 +1,57 @@
-//! Resampling: the bootstrap of Efron, with percentile intervals.
+//! Resampling: Efron's bootstrap, with percentile intervals.
 //!
-//! Which runs a resample takes is either drawn from a seed or given from outside; what is done with them
-//! is the same. So the intervals can be held against those of rliable and arch at equal resamples.
+//! The runs of a resample are drawn from a seed or given; the computation is the same. So intervals can be
+//! compared with those of rliable and arch for equal resamples.
 
 use super::{Interval, Unfit, level_within};
 
-/// How intervals are made.
+/// Options of a bootstrap.
 #[derive(Clone, Copy, Debug)]
 pub struct Bootstrap<'a> {
-    /// How much of the resamples' distribution the interval holds, above 0 and below 1: 0.95.
+    /// Share of the resamples' distribution that the interval contains, above 0 and below 1: 0.95.
     pub level: f64,
-    /// Where resamples come from.
+    /// Origin of the resamples.
     pub draws: Draws<'a>,
 }
 
-/// Where resamples come from.
+/// Origin of the resamples.
 #[derive(Clone, Copy, Debug)]
 pub enum Draws<'a> {
-    /// From [`Random`].
+    /// Drawn by [`Random`].
     Seeded {
-        /// What they are drawn from. Equal seeds make equal resamples of data of equal shape.
+        /// The seed. Equal seeds give equal resamples of data of equal shape.
         seed: u64,
-        /// How many. rliable has 50,000 for intervals of scores, 2,000 for curves.
+        /// Number of resamples. rliable uses 50,000 for intervals of scores, and 2,000 for curves.
         resamples: u32,
     },
-    /// From outside: resamples × indices, each the number of a run.
+    /// Given: resamples × indices, each the number of a run.
     ///
-    /// How many indices, and which means what, each function tells.
+    /// Each function documents the number and meaning of its indices.
     Given(&'a [Vec<u32>]),
 }
 
 /// Indices that are drawn from the same runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
-    /// How many indices.
+    /// Number of indices.
     pub count: usize,
-    /// How many runs there are to draw from.
+    /// Number of runs to draw from.
     pub runs: usize,
 }
 
 impl Bootstrap<'static> {
-    /// Intervals at level 0.95 from resamples out of a seed.
+    /// Returns options for intervals at level 0.95, with resamples from a seed.
     pub fn seeded(seed: u64, resamples: u32) -> Self {
         Self { level: 0.95, draws: Draws::Seeded { seed, resamples } }
     }
 }
 
 impl Bootstrap<'_> {
-    /// The percentile intervals of `N` statistics at once, `N = statistics`.
+    /// Returns the percentile intervals of several statistics at once.
     ///
-    /// `compute` is handed a resample's indices, the blocks' one after the other, and writes the
-    /// statistics of it. As arch's `conf_int(method="percentile")`: `numpy.percentile` at
-    /// `(1 - level) / 2` and at 1 less that (`arch/bootstrap/base.py`).
+    /// `compute` gets the indices of a resample, block after block, and writes its statistics. As arch's
+    /// `conf_int(method="percentile")`: `numpy.percentile` at `(1 - level) / 2` and at one minus that
+    /// (`arch/bootstrap/base.py`).
     pub(super) fn intervals(
         &self,
         blocks: &[Block],
@@ -92,7 +92,7 @@ impl Bootstrap<'_> {
         drawn.into_iter().map(|values| interval(values, level)).collect()
     }
 
-    /// The percentile interval of one statistic.
+    /// Returns the percentile interval of one statistic.
     pub(super) fn interval(
         &self,
         blocks: &[Block],
@@ -103,7 +103,7 @@ impl Bootstrap<'_> {
     }
 }
 
-/// The middle part of some values that holds `level` of them.
+/// Returns the central interval that contains the share `level` of the values.
 fn interval(mut values: Vec<f64>, level: f64) -> Result<Interval, Unfit> {
     if values.is_empty() {
         return Err(Unfit::Empty);
@@ -116,8 +116,8 @@ fn interval(mut values: Vec<f64>, level: f64) -> Result<Interval, Unfit> {
     Ok(Interval { low: of_sorted(&values, outside), high: of_sorted(&values, 1.0 - outside) })
 }
 
-/// The value below which a part of all values lies, `part` from 0 to 1: linear between neighbours, as
-/// `numpy.percentile` does by default. `None` of no values, of NaN, and of a part that is none.
+/// Returns the quantile of values at `part`, from 0 to 1, with linear interpolation, as `numpy.percentile`
+/// does by default. `None` without values, with NaN, or if `part` is out of range.
 pub fn percentile(values: &[f64], part: f64) -> Option<f64> {
     if values.is_empty() || values.iter().any(|value| value.is_nan()) || !(0.0..=1.0).contains(&part) {
         return None;
@@ -127,7 +127,7 @@ pub fn percentile(values: &[f64], part: f64) -> Option<f64> {
     Some(of_sorted(&sorted, part))
 }
 
-/// The same of values that are sorted, not none and not NaN.
+/// Returns the quantile of sorted values, which must exist and not be NaN.
 fn of_sorted(sorted: &[f64], part: f64) -> f64 {
     let last = sorted.len() - 1;
     let at = part * last as f64;
@@ -139,18 +139,18 @@ fn of_sorted(sorted: &[f64], part: f64) -> f64 {
     } else if rest < 0.5 {
         low + (high - low) * rest
     } else {
-        // From the other end, as numpy's `_lerp` has it: then no rounding leads above `high`.
+        // From the other end, as in numpy's `_lerp`, so that rounding does not exceed `high`.
         high - (high - low) * (1.0 - rest)
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"): one addition
-/// and one mixing a number, the same on every machine.
+/// SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators"): one addition and
+/// one mixing per number, the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Starts at a seed; any will do.
+    /// Starts at a seed; any seed is good.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -164,7 +164,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, each as likely but for a part in 2^32; 0 if `n` is 0.
+    /// A number below `n`, uniform to within a part in 2^32; 0 if `n` is 0.
     pub fn below(&mut self, n: u32) -> u32 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u32
     }

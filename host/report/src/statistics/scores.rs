@@ -1,23 +1,23 @@
-//! Scores of runs on tasks, drawn together into one number: the aggregates of rliable (Agarwal et al.
-//! 2021, "Deep reinforcement learning at the edge of the statistical precipice", arXiv 2108.13264), as
-//! its `metrics.py` and `library.py` (1.2.0) compute them.
+//! Aggregates of the scores of runs on tasks: those of rliable (Agarwal et al. 2021, "Deep reinforcement
+//! learning at the edge of the statistical precipice", arXiv 2108.13264), as its `metrics.py` and
+//! `library.py` (1.2.0) compute them.
 
 use serde::{Deserialize, Serialize};
 
 use super::resample::Block;
 use super::{Bootstrap, Estimate, Unfit, finite, mean};
 
-/// Scores of one arm, runs × columns: a row is a run (a seed), a column a task, or a point of a curve.
+/// Scores of an arm, runs × columns: a row is a run (a seed), a column is a task or a point of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scores {
     runs: usize,
     columns: usize,
-    /// RunRow after row, all finite.
+    /// Row after row, all finite.
     values: Vec<f64>,
 }
 
 impl Scores {
-    /// From rows of equal length; no row, no column and numbers that are not finite are [`Unfit`].
+    /// Returns scores from rows of equal length. No rows, no columns and non-finite numbers are [`Unfit`].
     pub fn new<RunRow: AsRef<[f64]>>(rows: &[RunRow]) -> Result<Self, Unfit> {
         let expected = rows.first().ok_or(Unfit::Empty)?.as_ref().len();
         let mut values = Vec::with_capacity(rows.len() * expected);
@@ -31,28 +31,27 @@ impl Scores {
         Ok(Self { runs: rows.len(), columns: expected, values })
     }
 
-    /// From the runs of one task.
+    /// Returns scores from the runs of one task.
     pub fn of_one_task(runs: &[f64]) -> Result<Self, Unfit> {
         Ok(Self { runs: runs.len(), columns: 1, values: finite("a score", runs)?.to_vec() })
     }
 
-    /// How many runs.
+    /// Number of runs.
     pub fn runs(&self) -> usize {
         self.runs
     }
 
-    /// How many columns.
+    /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The runs' scores in one column.
+    /// Returns the runs' scores in one column.
     pub(super) fn column(&self, column: usize) -> impl ExactSizeIterator<Item = f64> {
         self.values.iter().skip(column).step_by(self.columns).copied()
     }
 
-    /// Writes a resample: in each cell the score, of the cell's own column, of the run that the index for
-    /// that cell tells.
+    /// Writes a resample: each cell gets the score in its own column of the run that its index names.
     fn resample_into(&self, indices: &[u32], resample: &mut Self) {
         for (at, (value, run)) in resample.values.iter_mut().zip(indices).enumerate() {
             *value = self.values[*run as usize * self.columns + at % self.columns];
@@ -60,7 +59,7 @@ impl Scores {
     }
 }
 
-/// How scores of runs on tasks become one number.
+/// An aggregate of the scores of runs on tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
@@ -68,10 +67,10 @@ pub enum Aggregate {
     Mean,
     /// The median over tasks of the mean over runs.
     Median,
-    /// The interquartile mean: of all runs and tasks together, the lowest and the highest quarter left
-    /// out (each rounded down), the mean of the rest. As `scipy.stats.trim_mean`.
+    /// The interquartile mean: of all runs and tasks together, without the lowest and the highest quarter
+    /// (each rounded down). As `scipy.stats.trim_mean`.
     Iqm,
-    /// By how much scores fall short of a threshold on the mean, those above it counted as equal to it.
+    /// Mean shortfall of scores below a threshold; scores above it have none.
     OptimalityGap {
         /// The threshold: 1 in rliable.
         gamma: f64,
@@ -79,7 +78,7 @@ pub enum Aggregate {
 }
 
 impl Aggregate {
-    /// The aggregate of scores, in their unit.
+    /// Returns the aggregate of scores, in their unit.
     pub fn of(self, scores: &Scores) -> f64 {
         match self {
             Self::Mean => mean((0..scores.columns).map(|task| mean(scores.column(task)))),
@@ -95,17 +94,17 @@ impl Aggregate {
     }
 }
 
-/// The interquartile mean of numbers that are not none.
+/// Returns the interquartile mean of numbers, of which there must be at least one.
 pub(super) fn iqm(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let cut = values.len() / 4;
     mean(values[cut..values.len() - cut].iter().copied())
 }
 
-/// An aggregate with its interval by the stratified bootstrap: runs are drawn anew for each task by
-/// itself (rliable, `StratifiedBootstrap`), so that no run is held to be good at all tasks or at none.
+/// Returns an aggregate with its interval by the stratified bootstrap: runs are resampled for each task by
+/// itself (rliable, `StratifiedBootstrap`), so a run's scores on different tasks are not tied together.
 ///
-/// Indices from outside: runs × tasks, row after row.
+/// Given indices: runs × tasks, row after row.
 pub fn aggregate(bootstrap: &Bootstrap, scores: &Scores, aggregate: Aggregate) -> Result<Estimate, Unfit> {
     let mut resample = scores.clone();
     let block = Block { count: scores.values.len(), runs: scores.runs };
@@ -116,10 +115,10 @@ pub fn aggregate(bootstrap: &Bootstrap, scores: &Scores, aggregate: Aggregate) -
     Ok(Estimate { value: aggregate.of(scores), interval })
 }
 
-/// How likely a run of `x` scores above a run of `y` on the same task, ties counted half, on the mean over
-/// tasks: the Mann-Whitney statistic over the number of pairs (rliable, `probability_of_improvement`).
+/// Returns the probability that a run of `x` scores above a run of `y` on the same task; ties count half.
+/// Mean over tasks of the Mann-Whitney statistic per pair (rliable, `probability_of_improvement`).
 ///
-/// The arms may differ in runs, not in tasks.
+/// The arms may have different runs, but must have the same tasks.
 pub fn probability_of_improvement(x: &Scores, y: &Scores) -> Result<f64, Unfit> {
     if x.columns == y.columns {
         Ok(improvement_of(x, y))
@@ -128,7 +127,7 @@ pub fn probability_of_improvement(x: &Scores, y: &Scores) -> Result<f64, Unfit> 
     }
 }
 
-/// The same of arms that have the same tasks.
+/// The probability of improvement for arms with the same tasks.
 fn improvement_of(x: &Scores, y: &Scores) -> f64 {
     let of_task = |task| {
         let wins = |score: f64| y.column(task).map(|other| win(score, other)).sum::<f64>();
@@ -137,7 +136,7 @@ fn improvement_of(x: &Scores, y: &Scores) -> f64 {
     mean((0..x.columns).map(of_task))
 }
 
-/// 1 for a win, a half for a tie, 0 for a loss.
+/// Returns 1 for a win, a half for a tie, 0 for a loss.
 fn win(score: f64, other: f64) -> f64 {
     if score > other {
         1.0
@@ -148,10 +147,10 @@ fn win(score: f64, other: f64) -> f64 {
     }
 }
 
-/// The probability of improvement with its interval: the stratified bootstrap, each arm resampled by
-/// itself (rliable, `StratifiedIndependentBootstrap`).
+/// Returns the probability of improvement with its interval by the stratified bootstrap, with each arm
+/// resampled separately (rliable, `StratifiedIndependentBootstrap`).
 ///
-/// Indices from outside: those of `x`, runs × tasks, row after row, and then those of `y`.
+/// Given indices: those of `x`, runs × tasks, row after row, and then those of `y`.
 pub fn improvement(bootstrap: &Bootstrap, x: &Scores, y: &Scores) -> Result<Estimate, Unfit> {
     let value = probability_of_improvement(x, y)?;
     let (mut of_x, mut of_y) = (x.clone(), y.clone());

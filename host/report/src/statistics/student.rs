@@ -1,24 +1,24 @@
-//! Quantiles and tails of Student's and of the normal distribution, without the panics and the rounding
-//! of statrs' own inverses: Student's tail is the incomplete beta function, its quantile is found by
-//! halving.
+//! Quantiles and tails of Student's t and of the normal distribution, without the panics and rounding
+//! errors of statrs' own inverses. The tail of t is an incomplete beta function; its quantile is found by
+//! bisection.
 
 use statrs::function::{beta::checked_beta_reg, erf::erfc_inv};
 
-/// How likely Student's t with so many degrees of freedom (above 0) is further from 0 than `t`, on either
-/// side.
+/// Returns the probability that Student's t with `freedom` degrees of freedom (above 0) is further from 0
+/// than `t`, on either side.
 pub(super) fn two_sided(t: f64, freedom: f64) -> f64 {
     let share = freedom / (freedom + t * t);
     checked_beta_reg(freedom / 2.0, 0.5, share).map_or(f64::NAN, |p| p.clamp(0.0, 1.0))
 }
 
-/// The value that Student's t is further from 0 than with probability `alpha`, on both sides together;
-/// `alpha` above 0 and below 1.
+/// Returns the two-sided critical value of Student's t: it is further from 0 with probability `alpha`,
+/// which is above 0 and below 1.
 pub(super) fn critical(alpha: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while two_sided(high, freedom) > alpha && high < 1e150 {
         (low, high) = (high, high * 2.0);
     }
-    // 60 halvings of an interval no longer than its upper end leave less than a double resolves.
+    // 60 bisections of an interval no longer than its upper end exhaust the precision of a double.
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
         if two_sided(middle, freedom) > alpha {
@@ -30,7 +30,7 @@ pub(super) fn critical(alpha: f64, freedom: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// The same of the normal distribution.
+/// The two-sided critical value of the normal distribution.
 pub(super) fn normal_critical(alpha: f64) -> f64 {
     std::f64::consts::SQRT_2 * erfc_inv(alpha)
 }

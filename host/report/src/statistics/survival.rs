@@ -1,25 +1,25 @@
-//! How long it takes to reach a target, where some runs end before they do: Kaplan and Meier (1958).
+//! Cost to reach a target if some runs end before they do: Kaplan and Meier (1958).
 //!
-//! A run that ends early still says something, that it takes longer than it ran. To leave it out, or to
-//! count its end as its target, makes the arm look better than it is. As lifelines 0.30 computes it
+//! A run that ends early still shows that reaching the target costs more than it spent. Leaving it out, or
+//! counting its end as its cost, would make the arm look better than it is. Computed as in lifelines 0.30
 //! (`lifelines/fitters/kaplan_meier_fitter.py`).
 
 use serde::Serialize;
 
 use super::{Unfit, level_within, student, within};
 
-/// How long one run took, in whatever is counted (rollouts, tokens, seconds), from 0 on.
+/// Time of one run, in any unit (rollouts, tokens, seconds), from 0 on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wait {
-    /// The target was reached then.
+    /// The target was reached at this time.
     Reached(f64),
-    /// The run ended then without: it takes longer than that.
+    /// The run ended at this time without reaching the target.
     Longer(f64),
 }
 
 impl Wait {
-    /// When the target was reached, or the run ended.
+    /// Returns the time at which the target was reached or the run ended.
     pub fn time(self) -> f64 {
         match self {
             Self::Reached(time) | Self::Longer(time) => time,
@@ -27,46 +27,46 @@ impl Wait {
     }
 }
 
-/// The survival function: which share of runs has not yet reached the target at a time.
+/// The survival function: the share of runs that have not reached the target, by time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Survival {
-    /// At 0, and at each time at which a run reached the target or ended, ascending. The function holds
-    /// each value until the next.
+    /// Steps at 0 and at each time at which a run reached the target or ended, ascending. A value is
+    /// constant until the next step.
     pub steps: Vec<Step>,
 }
 
 /// A step of the survival function.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// From when on.
+    /// Time at which it begins.
     pub time: f64,
-    /// How many runs were still under way just before.
+    /// Number of runs still observed just before.
     pub at_risk: usize,
-    /// How many of them reach the target at this time.
+    /// Number of those that reach the target at this time.
     pub reached: usize,
-    /// The share that has not reached it, this time included, from 0 to 1.
+    /// Share of runs that have not reached it at this time, from 0 to 1.
     pub survival: f64,
-    /// The lower end of its interval.
+    /// Lower end of its interval.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of its interval.
     pub high: f64,
 }
 
 /// The interval of a median.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MedianInterval {
-    /// The lower end; `None` where the data don't bound it.
+    /// Lower end; `None` if the data do not bound it.
     pub low: Option<f64>,
-    /// The upper end; `None` where the data don't bound it, as is common with few seeds.
+    /// Upper end; `None` if the data do not bound it, as is common with few seeds.
     pub high: Option<f64>,
 }
 
 impl Survival {
-    /// Estimates it, with pointwise intervals at a level of confidence by the exponential Greenwood
-    /// formula ("log-log").
+    /// Estimates the function, with pointwise intervals at a level of confidence by the exponential
+    /// Greenwood formula ("log-log").
     ///
-    /// Where all runs have reached the target, and where none has, the interval has no width: the formula
-    /// has nothing to say there.
+    /// Where all runs have reached the target, or none has, the formula is not defined, and the interval
+    /// has no width.
     pub fn fit(level: f64, waits: &[Wait]) -> Result<Self, Unfit> {
         let z = student::normal_critical(1.0 - level_within("a level of confidence", level)?);
         let mut sorted = checked(waits)?.to_vec();
@@ -85,32 +85,32 @@ impl Survival {
         Ok(Self { steps: moments(&mut sorted).into_iter().map(step).collect() })
     }
 
-    /// The share that has not reached the target at a time, this time included; 1 before 0.
+    /// Returns the share that has not reached the target at a time; 1 before 0.
     pub fn at(&self, time: f64) -> f64 {
         self.steps.iter().take_while(|step| step.time <= time).last().map_or(1.0, |step| step.survival)
     }
 
-    /// The time by which half have reached the target; `None` if so many never did.
+    /// Returns the time by which half of the runs have reached the target; `None` if fewer ever did.
     ///
-    /// Half is half: lifelines, which adds logarithms, misses an exact half of 6, 8, 14, 18 or 20 runs by
-    /// rounding, and then gives the step after.
+    /// lifelines, which adds logarithms, misses an exact half of 6, 8, 14, 18 or 20 runs by rounding, and
+    /// then returns the next step.
     pub fn median(&self) -> Option<f64> {
         self.first(|step| step.survival <= 0.5 + 1e-12)
     }
 
-    /// The interval of the median at the level of [`Survival::fit`]: where the ends of the function's
-    /// intervals fall to a half (lifelines, `median_survival_times(confidence_interval_)`).
+    /// Returns the interval of the median at the level of [`Survival::fit`]: the times at which the ends of
+    /// the intervals fall to a half (lifelines, `median_survival_times(confidence_interval_)`).
     pub fn median_interval(&self) -> MedianInterval {
         MedianInterval { low: self.first(|step| step.low <= 0.5), high: self.first(|step| step.high <= 0.5) }
     }
 
-    /// The time of the first step of a kind.
+    /// Returns the time of the first step of a kind.
     fn first(&self, kind: impl Fn(&Step) -> bool) -> Option<f64> {
         self.steps.iter().find(|step| kind(step)).map(|step| step.time)
     }
 }
 
-/// Passes runs that are not none, with times that are finite and from 0 on.
+/// Checks that there are runs, with finite times from 0 on.
 pub(super) fn checked(waits: &[Wait]) -> Result<&[Wait], Unfit> {
     if waits.is_empty() {
         return Err(Unfit::Empty);
@@ -121,7 +121,7 @@ pub(super) fn checked(waits: &[Wait]) -> Result<&[Wait], Unfit> {
     Ok(waits)
 }
 
-/// A time at which something happens.
+/// A time at which runs reach the target or end.
 struct Moment {
     time: f64,
     at_risk: usize,
@@ -129,13 +129,13 @@ struct Moment {
 }
 
 impl Moment {
-    /// How many at risk don't reach the target.
+    /// Number of runs at risk that do not reach the target.
     fn left(&self) -> usize {
         self.at_risk - self.reached
     }
 }
 
-/// 0, and all times at which something happens, ascending. A run that ends at a time is at risk at it.
+/// Returns 0 and all times of events, ascending. A run that ends at a time is at risk at that time.
 fn moments(waits: &mut [Wait]) -> Vec<Moment> {
     waits.sort_unstable_by(|a, b| a.time().total_cmp(&b.time()));
     let mut moments = vec![Moment { time: 0.0, at_risk: waits.len(), reached: 0 }];
@@ -152,7 +152,7 @@ fn moments(waits: &mut [Wait]) -> Vec<Moment> {
     moments
 }
 
-/// The interval of a survival, from its Greenwood sum and the normal quantile.
+/// Returns the interval of a survival, from its Greenwood sum and the normal quantile.
 fn greenwood(survival: f64, variance: f64, z: f64) -> (f64, f64) {
     if survival <= 0.0 || survival >= 1.0 {
         return (survival, survival);

@@ -1,21 +1,21 @@
-//! What it cost: to each target on every axis, and where the rollouts went.
+//! Tables of costs: to each target on every axis, and the uses of rollouts.
 
 use super::outcome::{median, ratio, tested};
 use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
 use crate::report::{Report, Target};
 
-/// Why there is no mean cost.
+/// Reason why there is no mean cost.
 const PARTLY: &str = "Not all of its runs reached the target after their first step";
 
-/// Costs to each target on the main axis.
+/// Returns the costs to each target on the main axis.
 pub(super) fn targets(report: &Report) -> Table {
     on(report, "targets", format!("Cost to each target, in {}", report.axis.words()), |t| {
         t.axis == report.axis
     })
 }
 
-/// Costs to each target on all other axes.
+/// Returns the costs to each target on all other axes.
 pub(super) fn other_targets(report: &Report) -> Table {
     on(report, "targets-on-other-axes", "Cost to each target, on the other axes".to_owned(), |t| {
         t.axis != report.axis
@@ -32,7 +32,7 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
         Column::new("horizon", "budget's end", Shape::Number),
         Column::new("median", "median", Shape::Estimate),
         Column::new("mean", "geometric mean", Shape::Estimate),
-        Column::new("ratio", "× fewer than the baseline", Shape::Estimate),
+        Column::new("ratio", "than the baseline", Shape::Estimate),
         Column::new("pairs", "seeds in common", Shape::Number),
         Column::new("holm", "p (Holm)", Shape::Number),
     ];
@@ -63,15 +63,16 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
     Table {
         name,
         title,
-        note: "Where all runs of an arm and of the baseline reached it, there is a ratio: above 1 is cheaper \
-               than the baseline. Where some did not, there are bounds on it (≥, ≤), as far as the pairs tell."
+        note: "Where all runs of an arm and of the baseline reached it, there is a ratio: “1.50× fewer” \
+               is a cost of two thirds of the baseline's, “1.50× more” one of one and a half of it. Where some did not, there \
+               are bounds on it, as far as the pairs tell."
             .to_owned(),
         rows: rows.collect(),
         columns,
     }
 }
 
-/// Where the rollouts went, in counts and shares of what was sampled.
+/// Returns the uses of rollouts, in counts and shares of those sampled.
 pub(super) fn uses(report: &Report) -> Table {
     let mut columns = vec![
         Column::new("arm", "arm", Shape::Words),
@@ -127,7 +128,7 @@ pub(super) fn uses(report: &Report) -> Table {
     }
 }
 
-/// What a run computed on the mean.
+/// Returns the mean compute of a run.
 pub(super) fn spending(report: &Report) -> Table {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in report.uses.iter().flat_map(|u| &u.costs) {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Cell, Shape, Table};
 
 impl Table {
-    /// As a table of LaTeX. It needs `\usepackage{booktabs}` and nothing else.
+    /// Returns the table in LaTeX. It needs only `\usepackage{booktabs}`.
     pub fn latex(&self) -> String {
         let sides: String =
             self.columns.iter().map(|c| if c.shape == Shape::Words { 'l' } else { 'r' }).collect();
@@ -27,7 +27,7 @@ fn row(text: &mut String, cells: impl Iterator<Item = String>) {
     _ = writeln!(text, "    {} \\\\", cells.join(" & "));
 }
 
-/// A cell: names as code, intervals smaller than their numbers.
+/// Formats a cell: names as code, intervals smaller than their numbers.
 fn cell(cell: &Cell) -> String {
     match (cell, cell.lines()) {
         (Cell::Arm(..) | Cell::Hash(_), (name, _)) => format!("\\texttt{{{}}}", plain(&name)),
@@ -36,7 +36,7 @@ fn cell(cell: &Cell) -> String {
     }
 }
 
-/// Text that LaTeX takes as text, in ASCII. A character without a name here becomes `?`, so that the file compiles.
+/// Escapes text for LaTeX, in ASCII. An unknown character becomes `?`, so that the file compiles.
 fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -45,7 +45,7 @@ fn plain(text: &str) -> String {
             '\\' => safe.push_str("\\textbackslash{}"),
             '~' => safe.push_str("\\textasciitilde{}"),
             '^' => safe.push_str("\\textasciicircum{}"),
-            // A bracket after a row's end would be an argument of it.
+            // A bracket after the end of a row would be an argument of it.
             '[' => safe.push_str("{[}"),
             ']' => safe.push_str("{]}"),
             '<' => safe.push_str("$<$"),
@@ -85,12 +85,12 @@ mod tests {
             note: "At 40 %, \u{2264} 3_2".to_owned(),
             columns: vec![
                 Column::new("arm", "arm", Shape::Words),
-                Column::new("ratio", "× fewer", Shape::Estimate),
+                Column::new("ratio", "than the baseline", Shape::Estimate),
             ],
             rows: vec![
                 vec![
                     Cell::Arm(0, "my_rule#1".to_owned()),
-                    Cell::Estimate(Estimate { value: 1.5, low: Some(1.2), high: Some(1.8) }, number::times),
+                    Cell::Ratio(Estimate { value: 1.5, low: Some(1.2), high: Some(1.8) }),
                 ],
                 vec![Cell::Arm(1, "日本".to_owned()), Cell::None(number::NONE, "why")],
             ],
@@ -100,9 +100,9 @@ mod tests {
   \caption{Cost \& accuracy. At 40 \%, $\le$ 3\_2}
   \begin{tabular}{lr}
     \toprule
-    arm & $\times$ fewer \\
+    arm & than the baseline \\
     \midrule
-    \texttt{my\_rule\#1} & 1.50$\times$ {\footnotesize {[}1.20, 1.80{]}} \\
+    \texttt{my\_rule\#1} & 1.50$\times$ fewer {\footnotesize {[}1.20, 1.80{]}} \\
     \texttt{??} & -- \\
     \bottomrule
   \end{tabular}

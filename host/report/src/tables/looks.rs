@@ -1,4 +1,4 @@
-//! What holds of a comparison that grew after it was looked at.
+//! Table of results for a comparison that grew after earlier looks.
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::compare::level;
@@ -6,7 +6,7 @@ use crate::number;
 use crate::report::{Asked, Estimate, LookedAt, Report};
 use crate::statistics::Bound;
 
-/// A row for each arm and question; none of a comparison that never grew after a look.
+/// Returns a row for each arm and question; `None` if the comparison never grew after a look.
 pub(super) fn looks(report: &Report) -> Option<Table> {
     let looks = report.looks.as_ref()?;
     let count = looks.count;
@@ -24,12 +24,13 @@ pub(super) fn looks(report: &Report) -> Option<Table> {
         p.map_or(Cell::None(number::NONE, "Too few seeds for it"), |p| Cell::Number(p, number::p_value(p)))
     };
     let row = |row: &LookedAt| {
-        let (question, words): (_, fn(f64) -> String) = match row.asked {
-            Asked::Cost => ("cost, × fewer", number::times),
-            Asked::End => ("last accuracy, points", number::points),
+        let question = match row.asked {
+            Asked::Cost => "cost, than the baseline's",
+            Asked::End => "last accuracy, points",
         };
         let value = |value: Option<Estimate>, bound: Option<Bound>| match (value, bound) {
-            (Some(value), _) => Cell::Estimate(value, words),
+            (Some(value), _) if row.asked == Asked::Cost => Cell::Ratio(value),
+            (Some(value), _) => Cell::Estimate(value, number::points),
             (None, Some(Bound { low, high, .. })) if low.or(high).is_some() => Cell::Bound(low, high),
             _ => Cell::None(number::NONE, "There is no seed to compare by, or too few runs got there"),
         };

@@ -1,11 +1,11 @@
-//! What the policies measured themselves: their own metrics, in their own words.
+//! Table of the policies' own metrics.
 
 use std::collections::BTreeMap;
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::report::{Arm, Measured, Report};
 
-/// A row for each metric of each arm; none where no policy measured anything.
+/// Returns a row for each metric of each arm; `None` if there are no metrics.
 pub(super) fn measured(report: &Report) -> Option<Table> {
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
@@ -41,7 +41,7 @@ pub(super) fn measured(report: &Report) -> Option<Table> {
     })
 }
 
-/// An arm's metrics, run by run.
+/// Returns an arm's metrics by name, run by run.
 fn by_name(arm: &Arm) -> BTreeMap<&str, Vec<&Measured>> {
     let mut all: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
     for measured in arm.runs.iter().flat_map(|run| &run.measured) {
@@ -50,7 +50,7 @@ fn by_name(arm: &Arm) -> BTreeMap<&str, Vec<&Measured>> {
     all
 }
 
-/// A number of which nothing is known, to four digits.
+/// Formats a number of unknown unit with four digits.
 fn plain(value: f64) -> String {
     let digits = if value == 0.0 || !value.is_finite() { 0.0 } else { value.abs().log10().floor() };
     if !(-4.0..7.0).contains(&digits) {

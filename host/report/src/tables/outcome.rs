@@ -1,4 +1,4 @@
-//! What it comes to: the result, accuracies at the end, and differences to the baseline.
+//! Tables of outcomes: the result, final accuracies, and differences to the baseline.
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
@@ -7,8 +7,8 @@ use crate::report::{Estimate, Finding, Outcome, Reached, Report, Target};
 const BASELINE: &str = "The baseline is not compared with itself";
 const FEW: &str = "Too few seeds for it";
 
-/// The result: a row for each arm. Costs are to the first target on the main axis. It has what a reader looks
-/// for first, so that it fits a page; what else there is stands in tables of its own.
+/// Returns the result: a row for each arm, with costs to the first target on the main axis. It has only the
+/// most important numbers, to fit a page; other tables have the rest.
 pub fn result(report: &Report) -> Table {
     let target = report.targets.iter().find(|t| t.axis == report.axis);
     let mut columns = vec![Column::new("arm", "arm", Shape::Words)];
@@ -21,7 +21,7 @@ pub fn result(report: &Report) -> Table {
         columns.extend([
             Column::new("reached", &format!("reached {accuracy}"), Shape::Of),
             Column::new("median", &format!("median {axis} to it"), Shape::Estimate),
-            Column::new("ratio", "× fewer than the baseline", Shape::Estimate),
+            Column::new("ratio", "than the baseline", Shape::Estimate),
             Column::new("cost_holm", "p (Holm)", Shape::Number),
             Column::new("cost_verdict", "cost", Shape::Words),
         ]);
@@ -47,8 +47,8 @@ pub fn result(report: &Report) -> Table {
         || "No target was set, so there are no costs to one.".to_owned(),
         |target| {
             format!(
-                "Costs are in {} to an accuracy of {}. Brackets are {} intervals; ≥ and ≤ are bounds at that \
-                 level, where some runs did not get there.",
+                "Costs are in {} to an accuracy of {}. Brackets are {} intervals; “at least” and “at most” \
+                 are bounds at that level, where some runs did not get there.",
                 report.axis.words(),
                 number::percent_tick(target.accuracy),
                 number::percent_tick(report.confidence)
@@ -58,10 +58,10 @@ pub fn result(report: &Report) -> Table {
     Table { name: "result", title: "The result".to_owned(), note, rows: rows.collect(), columns }
 }
 
-/// What stands in the result for costs to a target.
+/// Returns the cells of the result for costs to a target.
 fn to_target(report: &Report, target: &Target, place: usize) -> [Cell; 5] {
     let Some(reached) = target.rows.iter().find(|r| r.arm == place) else {
-        return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs has a score"));
+        return [(); 5].map(|()| Cell::None(number::NONE, "None of its runs was evaluated"));
     };
     let verdict = report.verdicts.iter().find(|v| v.arm == place).and_then(|v| v.cost.as_ref());
     [
@@ -73,7 +73,7 @@ fn to_target(report: &Report, target: &Target, place: usize) -> [Cell; 5] {
     ]
 }
 
-/// A finding in a word.
+/// Returns the cell for the word of a finding.
 fn found(report: &Report, place: usize, finding: Option<&Finding>) -> Cell {
     match finding {
         Some(finding) => Cell::Words(kind(finding.kind).to_owned()),
@@ -82,12 +82,12 @@ fn found(report: &Report, place: usize, finding: Option<&Finding>) -> Cell {
     }
 }
 
-/// Whether the cost differs from the baseline's.
+/// Returns the p-value of the cost's difference to the baseline's.
 pub(super) fn tested(report: &Report, reached: &Reached) -> Cell {
     if reached.arm == report.baseline { Cell::None(number::NONE, BASELINE) } else { p_value(reached.holm) }
 }
 
-/// The median, or that it was not reached.
+/// Returns the median, or that it was not reached.
 pub(super) fn median(reached: &Reached) -> Cell {
     let whole =
         reached.median.map(|value| Estimate { value, low: reached.median_low, high: reached.median_high });
@@ -96,14 +96,14 @@ pub(super) fn median(reached: &Reached) -> Cell {
     })
 }
 
-/// The factor in rollouts, or what bounds it.
+/// Returns the ratio of costs, or its bounds.
 pub(super) fn ratio(report: &Report, reached: &Reached) -> Cell {
     if reached.arm == report.baseline {
         return Cell::None("baseline", BASELINE);
     }
     let Some(bound) = reached.bound else {
         let why = "There is no seed to compare by, or a run was there before its first step";
-        return reached.ratio.map_or(Cell::None(number::NONE, why), |r| Cell::Estimate(r, number::times));
+        return reached.ratio.map_or(Cell::None(number::NONE, why), Cell::Ratio);
     };
     match (bound.low, bound.high) {
         (None, None) => {
@@ -128,7 +128,7 @@ fn at_the_end(report: &Report, place: usize) -> Vec<Cell> {
     ]
 }
 
-/// A verdict in a word.
+/// Returns the word of a verdict.
 pub fn kind(kind: Outcome) -> &'static str {
     match kind {
         Outcome::Better => "better",
@@ -142,7 +142,7 @@ fn p_value(p: Option<f64>) -> Cell {
     p.map_or(Cell::None(number::NONE, FEW), |p| Cell::Number(p, number::p_value(p)))
 }
 
-/// Differences to the baseline, seed by seed.
+/// Returns the differences to the baseline, seed by seed.
 pub(super) fn differences(report: &Report) -> Table {
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
@@ -177,7 +177,7 @@ pub(super) fn differences(report: &Report) -> Table {
     }
 }
 
-/// Accuracy at the end.
+/// Returns the final accuracies.
 pub(super) fn finals(report: &Report) -> Table {
     let mut more: Vec<&str> = Vec::new();
     for (name, _) in report.finals.iter().flat_map(|f| &f.more) {
@@ -228,7 +228,7 @@ pub(super) fn finals(report: &Report) -> Table {
     }
 }
 
-/// Accuracy by part: a row for each part and arm.
+/// Returns the accuracy by part: a row for each part and arm.
 pub(super) fn parts(report: &Report) -> Table {
     let columns = vec![
         Column::new("part", "part", Shape::Words),

@@ -1,10 +1,10 @@
-//! The points of the curves, for those who draw them anew. A page does not show these tables.
+//! Points of the curves as tables, for drawing them elsewhere. A page does not show them.
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
 use crate::report::{Report, Told};
 
-/// Accuracy against each axis.
+/// Returns the accuracy against each axis.
 pub(super) fn curves(report: &Report) -> Table {
     let rows = report.curves.iter().flat_map(|curve| {
         curve.points.iter().map(|(cost, accuracy)| {
@@ -19,7 +19,7 @@ pub(super) fn curves(report: &Report) -> Table {
     table("curves", &["axis", "arm"], "accuracy", rows.collect())
 }
 
-/// Shares of runs that have reached a target.
+/// Returns the shares of runs that have reached a target.
 pub(super) fn reached(report: &Report) -> Table {
     let rows = report.targets.iter().flat_map(|target| {
         target.rows.iter().flat_map(move |row| {
@@ -37,7 +37,7 @@ pub(super) fn reached(report: &Report) -> Table {
     table("reached", &["axis", "target", "arm"], "share", rows.collect())
 }
 
-/// Numbers of steps over the run.
+/// Returns the step statistics over the run.
 pub(super) fn trends(report: &Report) -> Table {
     let rows = report.trends.iter().flat_map(|trend| {
         trend.points.iter().map(|(cost, value)| {
@@ -59,7 +59,7 @@ fn table(name: &'static str, keys: &[&str], value: &str, rows: Vec<Vec<Cell>>) -
     Table { name, title: name.to_owned(), note: String::new(), columns, rows }
 }
 
-/// What a trend tells of, as report.json calls it.
+/// Returns the name of a trend's statistic in report.json.
 fn told(told: Told) -> &'static str {
     match told {
         Told::Effective => "effective",

@@ -1,9 +1,9 @@
-//! What was compared: every run, the arms, what differs between them and what they share.
+//! Tables of the comparison: every run, the arms, their differences and what they share.
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::report::{Report, State};
 
-/// Every run.
+/// Returns every run.
 pub(super) fn runs(report: &Report) -> Table {
     let mut columns = vec![
         Column::new("arm", "arm", Shape::Words),
@@ -52,7 +52,7 @@ pub(super) fn runs(report: &Report) -> Table {
     }
 }
 
-/// How a run ended, in a word.
+/// Returns the final state of a run in a word.
 fn state(state: State) -> &'static str {
     match state {
         State::Finished => "finished",
@@ -61,7 +61,7 @@ fn state(state: State) -> &'static str {
     }
 }
 
-/// The arms: their policies and settings.
+/// Returns the arms: their policies and settings.
 pub(super) fn arms(report: &Report) -> Table {
     let columns = ["arm", "policy", "version", "sha256", "settings"];
     let rows = report.arms.iter().enumerate().map(|(place, a)| {
@@ -84,7 +84,7 @@ pub(super) fn arms(report: &Report) -> Table {
     }
 }
 
-/// In what the arms differ.
+/// Returns the keys in which the arms differ.
 pub(super) fn differing(report: &Report) -> Table {
     let mut columns =
         vec![Column::new("key", "what", Shape::Words), Column::new("own", "belongs to", Shape::Words)];
@@ -105,14 +105,14 @@ pub(super) fn differing(report: &Report) -> Table {
     Table {
         name: "differing",
         title: "What differs between the arms".to_owned(),
-        note: "What belongs to the policy may differ. All else should be the same; what is not stands first."
+        note: "Policy settings may differ; all others should be the same. Those that differ come first."
             .to_owned(),
         rows: rows.collect(),
         columns,
     }
 }
 
-/// What all runs share.
+/// Returns the values that all runs share.
 pub(super) fn shared(report: &Report) -> Table {
     let rows =
         report.shared.iter().map(|(name, value)| [name, value].map(|w| Cell::Words(w.clone())).to_vec());

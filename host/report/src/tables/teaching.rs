@@ -1,10 +1,10 @@
-//! Which parts of the data each arm taught, and what became of them.
+//! Tables of the parts of the data that each arm taught, and their accuracies.
 
 use super::{Cell, Column, Shape, Table, arm};
 use crate::number;
 use crate::report::{PartBy, Report, Taught};
 
-/// The sources of prompts, and classes of prompts by their first visit.
+/// Returns the tables by source of prompts and by their first visit.
 pub(super) fn teaching(report: &Report) -> Vec<Table> {
     [PartBy::Source, PartBy::FirstVisit].into_iter().filter_map(|by| table(report, by)).collect()
 }

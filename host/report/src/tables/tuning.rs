@@ -1,5 +1,5 @@
-//! What tuning found: for each arm the setting that won, what it cost, and what the declared one would have; and all
-//! trials. All of it is of tuning seeds, and none of it of the comparison's own.
+//! Tables of tuning: for each arm the winning setting, its cost and that of the declared setting; and all
+//! trials. All of it is from tuning seeds, and none from the comparison's own seeds.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{Cell, Column, Shape, Table};
 use crate::number::{self, shown};
 use crate::tuning::{Measure, Trial, Tuned, TunedArm, Tuning};
 
-/// A row for each arm.
+/// Returns a row for each arm.
 pub fn winners(tuning: &Tuning) -> Table {
     let goal = goal(tuning);
     let mut columns = vec![
@@ -50,7 +50,7 @@ pub fn winners(tuning: &Tuning) -> Table {
     }
 }
 
-/// A row for each trial.
+/// Returns a row for each trial.
 pub fn trials(tuning: &Tuning) -> Table {
     let mut columns = vec![
         Column::new("arm", "arm", Shape::Words),
@@ -118,7 +118,7 @@ fn became(tuning: &Tuning, arm: &TunedArm, trial: &Trial) -> String {
     word.to_owned()
 }
 
-/// What the measure of a trial is.
+/// Returns the name of the measure of trials.
 fn goal(tuning: &Tuning) -> String {
     tuning.goal.target.map_or_else(
         || "accuracy".to_owned(),
@@ -135,7 +135,7 @@ fn measure(tuning: &Tuning, of: Measure) -> Cell {
     }
 }
 
-/// A trial's settings, each by the last part of its key.
+/// Formats a trial's settings, each named by the last part of its key.
 pub fn settings(arm: &TunedArm, trial: &Trial) -> String {
     let one = |(tuned, value): (&Tuned, &Value)| format!("{} {}", short(&tuned.key), shown(value));
     let all: Vec<String> = arm.ranges.iter().zip(&trial.values).map(one).collect();
@@ -143,7 +143,7 @@ pub fn settings(arm: &TunedArm, trial: &Trial) -> String {
     if trial.number == 0 { format!("as declared ({all})") } else { all }
 }
 
-/// A key's last part.
+/// Returns the last part of a key.
 pub fn short(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }

@@ -1,6 +1,6 @@
-//! The Python process of a draft, and the messages to and from it: two lengths of 8 bytes, a pickle and a state.
-//! Pickles, because they hold what JSON does not (bytes, and numbers that are not finite), and Python reads and writes
-//! them in C.
+//! The Python process of a draft, and the messages to and from it: two lengths of 8 bytes, a pickle and a
+//! state. Pickles hold what JSON can't (bytes, and numbers that are not finite), and Python reads and
+//! writes them in C.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,19 +12,19 @@ use serde_pickle::{DeOptions, SerOptions};
 use super::Interpreter;
 use crate::fault::Fault;
 
-/// What the interpreter runs: the SDK's end of the pipe, with the project's folder first on its path.
+/// The code that Python runs: the SDK's end of the pipe, with the project's folder first on its path.
 const MAIN: &str =
     "import sys; sys.path[:1] = sys.argv[1:3]; from allot_policy import draft; draft.main(sys.argv[1])";
 
 pub(super) struct Process {
     child: Child,
-    // Dropped first: the process ends when it reads that there is no more.
+    // Dropped first: the process exits at the end of its input.
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
 impl Process {
-    /// Starts Python. It imports the policy, and waits for a call.
+    /// Starts Python, which imports the policy and waits for a call.
     pub fn start(interpreter: &Interpreter) -> Result<Self, Fault> {
         let mut command = Command::new(&interpreter.python);
         command.args(["-c", MAIN]).arg(&interpreter.folder).arg(&interpreter.sdk);
@@ -35,7 +35,7 @@ impl Process {
         Ok(Self { child, to, from: BufReader::new(from) })
     }
 
-    /// Writes a message with a state: a question, or the answer to one.
+    /// Writes a message with a state: a call, or the answer to a question.
     pub fn write(&mut self, message: &impl Serialize, state: &[u8]) -> Result<(), Fault> {
         let body =
             serde_pickle::to_vec(message, SerOptions::new()).map_err(|e| Fault::Engine(e.to_string()))?;
@@ -49,7 +49,7 @@ impl Process {
         }
     }
 
-    /// The next message, with the state beside it.
+    /// Returns the next message and its state.
     pub fn answer<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<u8>), Fault> {
         let mut length = [0; 8];
         let mut lengths = [0_u64; 2];
@@ -66,14 +66,14 @@ impl Process {
             })
         })?;
         let message = serde_pickle::from_slice(&body, DeOptions::new())
-            .map_err(|e| Fault::Engine(format!("the draft's process answered with something else: {e}")))?;
+            .map_err(|e| Fault::Engine(format!("the draft's process sent an unexpected response: {e}")))?;
         Ok((message, state))
     }
 
     fn bytes(&mut self, lengths: [u64; 2]) -> std::io::Result<[Vec<u8>; 2]> {
         let mut parts = [Vec::new(), Vec::new()];
         for (part, length) in parts.iter_mut().zip(lengths) {
-            // Grows with what comes in, whatever a length says.
+            // Allocates only for bytes that arrive, however large the length is.
             let read = self.from.by_ref().take(length).read_to_end(part)?;
             if (read as u64) < length {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());

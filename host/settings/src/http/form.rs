@@ -1,7 +1,7 @@
-//! The prompt of a server that judges, and the regular expression that finds its verdict, as a config gives them.
+//! The prompt of a grading server and the regular expression of its verdict, as given in a config.
 //!
-//! An answer may try to be its own judge. Where it stands in a prompt, it is between lines that have a mark, and the
-//! verdict has the mark too.
+//! An answer may contain text that imitates a verdict. So the prompt encloses the answer in lines with a
+//! mark, and a verdict counts only with the same mark.
 
 use allot_tasks::template::{Dialect, Template};
 use minijinja::UndefinedBehavior;
@@ -14,18 +14,18 @@ use serde_json::{Map, Value};
 use super::{HttpConfig, VERDICT};
 use crate::words;
 
-/// What stands for the mark in a regular expression.
+/// Placeholder of the mark in a regular expression.
 const MARK: &str = "{{ mark }}";
-/// What the mark is while a reply is searched, so that one regular expression serves all marks: to compile one takes
-/// longer than all else. A reply that has it loses it.
+/// Character that replaces the mark while a reply is searched, so that one compiled regular expression
+/// serves all marks: compiling one takes longer than all else. Removed from replies that contain it.
 const STANDS_IN: char = '\u{f8ff}';
-/// The largest regular expression, compiled, in bytes.
+/// Maximum size of a compiled regular expression, in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// A prompt's template and the regular expression of a verdict, compiled.
+/// The compiled prompt template and verdict expression of a config.
 pub struct Form {
     template: Option<Template>,
-    /// With [`STANDS_IN`] for the mark.
+    /// The verdict expression, with [`STANDS_IN`] in place of the mark.
     verdict: Regex,
 }
 
@@ -38,13 +38,13 @@ pub struct Variables<'a> {
     pub answer: &'a str,
     /// The first gold answer.
     pub gold: &'a str,
-    /// All of them.
+    /// All gold answers.
     pub golds: &'a [String],
     /// The problem's source.
     pub source: &'a str,
-    /// What the answer is marked with.
+    /// The mark that encloses the answer.
     pub mark: &'a str,
-    /// The gold answer, where it is a whole row of the data set.
+    /// The gold answer as a row of the data set, if it is one.
     pub row: Option<&'a Map<String, Value>>,
 }
 
@@ -53,40 +53,40 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// The key that is broken, and how.
+    /// Returns the key with the invalid value, and the reason.
     pub fn new(config: &HttpConfig) -> Result<Self, (&'static str, String)> {
         let source = config.prompt.as_deref().or(config.api.prompt());
         let template = source.map(parsed).transpose();
-        let template = template.map_err(|e| ("prompt", format!("the template can't be read: {e}")))?;
+        let template = template.map_err(|e| ("prompt", format!("could not parse the template: {e}")))?;
         let verdict = config.verdict.as_deref().unwrap_or(VERDICT);
         let verdict = pattern(verdict).map_err(|e| ("verdict", e))?;
         if verdict.captures_len() < 2 {
-            return Err(("verdict", "it has a group, in parentheses, that gives the verdict".to_owned()));
+            return Err(("verdict", "expected a group, in parentheses, for the verdict".to_owned()));
         }
         let form = Self { template, verdict };
         form.prompt(Variables::default()).map_err(|e| ("prompt", e))?;
         Ok(form)
     }
 
-    /// Whether there is a template.
+    /// Returns whether there is a prompt template.
     pub fn has_prompt(&self) -> bool {
         self.template.is_some()
     }
 
-    /// Returns the prompt; an empty text without a template.
+    /// Returns the prompt, or an empty text without a template.
     ///
     /// # Errors
     ///
-    /// A template that fails at these variables.
+    /// The template cannot be rendered with these variables.
     pub fn prompt(&self, variables: Variables<'_>) -> Result<String, String> {
         let Some(template) = &self.template else { return Ok(String::new()) };
         template
             .rendered(Serde(&variables))
-            .map_err(|e| format!("the prompt can't be made: {}", words(e.to_string().as_bytes())))
+            .map_err(|e| format!("could not render the prompt: {}", words(e.to_string().as_bytes())))
     }
 
-    /// Returns the word that the last verdict in a reply gives, if there is one: before the last, a model may reason
-    /// and cite.
+    /// Returns the last verdict in a reply, if there is one. A model may discuss or quote verdicts before
+    /// its own, so the last one counts.
     pub fn verdict(&self, reply: &str, mark: &str) -> Option<String> {
         let marked = reply.replace(STANDS_IN, "").replace(mark, STANDS_IN.encode_utf8(&mut [0; 4]));
         let found = self.verdict.captures_iter(&marked).last()?;
@@ -98,7 +98,7 @@ impl Form {
 fn pattern(verdict: &str) -> Result<Regex, String> {
     let source = verdict.replace(MARK, STANDS_IN.encode_utf8(&mut [0; 4]));
     let pattern = RegexBuilder::new(&source).size_limit(LARGEST).build();
-    pattern.map_err(|e| format!("it is a regular expression: {}", words(e.to_string().as_bytes())))
+    pattern.map_err(|e| format!("expected a regular expression: {}", words(e.to_string().as_bytes())))
 }
 
 fn parsed(source: &str) -> Result<Template, minijinja::Error> {

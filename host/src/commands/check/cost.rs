@@ -1,4 +1,4 @@
-//! What a call costs.
+//! The cost of a call.
 
 use std::time::Instant;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::time::Time;
 
-/// The cost of a call, of the fastest of several: the machine may be busy with something else. Or the fault of a call
-/// that failed; nothing if it was not measured.
+/// The cost of the fastest of several calls, because the machine may be busy. Or the fault of a call that
+/// failed; nothing if it was not measured.
 #[derive(Default)]
 pub struct Cost {
     measured: Option<Result<Numbers, Fault>>,
@@ -23,7 +23,7 @@ struct Numbers {
 }
 
 impl Cost {
-    /// Measures a call, and keeps its cost if it is the fastest so far.
+    /// Measures a call, and stores its cost if it is the fastest so far.
     pub fn measure(&mut self, time: Time, call: impl FnOnce() -> Result<allot_sandbox::Cost, Fault>) {
         let start = Instant::now();
         let called = call();
@@ -32,7 +32,7 @@ impl Cost {
             (Err(fault), _) if time.ended(&fault) => {}
             (Ok(_), Some(Ok(fastest))) if millis >= fastest.millis => {}
             (called, _) => {
-                // A draft counts neither fuel nor memory.
+                // Drafts count neither fuel nor memory.
                 let counted = |cost: allot_sandbox::Cost| match cost.fuel {
                     0 => Numbers { fuel: None, millis, memory: None },
                     fuel => Numbers { fuel: Some(fuel), millis, memory: Some(cost.memory) },
@@ -43,23 +43,23 @@ impl Cost {
         }
     }
 
-    /// Whether it was not measured.
+    /// Returns whether it was not measured.
     pub fn is_missing(&self) -> bool {
         self.measured.is_none()
     }
 
-    /// The fault of the call, if it failed.
+    /// Returns the fault, if the call failed.
     pub fn fault(&self) -> Option<&Fault> {
         self.measured.as_ref()?.as_ref().err()
     }
 
-    /// The heads of its columns in a table.
+    /// Returns the heads of its columns in a table.
     pub fn head() -> String {
         let [fuel, millis, memory] = ["fuel", "ms", "memory"];
         format!("{fuel:>12}  {millis:>9}  {memory:>10}")
     }
 
-    /// Its columns in a table.
+    /// Returns its columns in a table.
     pub fn columns(&self) -> String {
         match &self.measured {
             Some(Ok(Numbers { fuel, millis, memory })) => {
@@ -74,7 +74,7 @@ impl Cost {
         }
     }
 
-    /// The same for programs, beside what it is the cost of.
+    /// Returns the cost as JSON, added to the object `of`.
     pub fn json(&self, of: Value) -> Value {
         let mut row = of;
         let numbers = self.measured.as_ref().and_then(|measured| measured.as_ref().ok());

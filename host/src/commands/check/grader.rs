@@ -1,12 +1,12 @@
-//! A grader's report card: verdicts that can be used, purity alone and in batches, limits, cost.
+//! A grader's report card: valid verdicts, purity alone and in batches, limits, cost.
 
 mod costs;
 mod trial;
 
 use allot_allocation::{Value, shown};
 use allot_authoring::questions::Made;
+use allot_base::{Exit, count};
 use allot_component::Kind;
-use allot_error::{Exit, count};
 use allot_sandbox::Grader;
 use serde_json::json;
 
@@ -17,13 +17,13 @@ use super::time::Time;
 use crate::commands::policies;
 use crate::screen::Screen;
 
-/// The report card.
+/// A grader's report card.
 pub struct Card<'m> {
     rows: Rows,
     /// The outcome of `begin`.
     begins: Outcome,
     found: Findings,
-    /// Questions that there are.
+    /// Total number of questions.
     questions: usize,
     costs: Costs<'m>,
 }
@@ -48,7 +48,7 @@ impl<'m> Card<'m> {
             Ok(mut trial) => {
                 card.costs.once(grader, settings, time);
                 trial.questions(made, time, screen);
-                // A grader that uses up its limits would use them up in every call to come.
+                // A grader that reaches its limits would reach them in every further call.
                 if !trial.found.exhausted {
                     card.costs.again(grader, settings, time);
                 }
@@ -60,7 +60,7 @@ impl<'m> Card<'m> {
         card
     }
 
-    /// A row for each requirement.
+    /// Returns a row for each requirement.
     fn rows(&self, grader: &Grader) -> Rows {
         let Self { begins, found, questions, .. } = self;
         let mut rows = Rows::default();
@@ -76,20 +76,20 @@ impl<'m> Card<'m> {
         let Findings { calls, tried, .. } = found;
         let of = if tried < questions { format!("{tried} of {questions}") } else { questions.to_string() };
         let calls = count(*calls, "call");
-        let answers = format!("judges every answer ({calls} on {of} made questions)");
+        let answers = format!("grades every answer ({calls} on {of} synthetic questions)");
         let untested = (*tried == 0).then_some("no question was tried");
         rows.add("answers", answers, Outcome::of(found.faults.as_ref().map(many), untested));
-        let usable = "gives verdicts that can be used: finite rewards, and the parts that it describes";
+        let usable = "gives usable verdicts: finite rewards, and the parts that it describes";
         let untested = (found.verdicts() == 0).then_some("no answer got a verdict");
         rows.add("usable", usable, Outcome::of(found.unusable.as_ref().map(many), untested));
         let differ = |impure| format!("two equal calls differ on {}", many(impure));
-        let untested = (found.compared == 0).then_some("no answer was judged twice");
+        let untested = (found.compared == 0).then_some("no answer was graded twice");
         let pure = Outcome::of(found.impure.as_ref().map(differ), untested);
         rows.add("pure", "is pure: equal calls, equal verdicts", pure);
-        let differ = |apart| format!("the verdict is another one of {}", many(apart));
-        let untested = (found.batches == 0).then_some("no batch was judged whole");
+        let differ = |apart| format!("the verdict differs on {}", many(apart));
+        let untested = (found.batches == 0).then_some("no batch was graded as a whole");
         let together = Outcome::of(found.apart.as_ref().map(differ), untested);
-        rows.add("batches", "says of an answer in a batch what it says of it alone", together);
+        rows.add("batches", "gives an answer the same verdict in a batch and alone", together);
         if tried < questions {
             rows.missing.push(format!("{tried} of {questions} questions were tried"));
         }
@@ -97,12 +97,12 @@ impl<'m> Card<'m> {
         rows
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         self.rows.exit()
     }
 
-    /// The card for people.
+    /// Shows the card as text.
     pub fn show(&self, grader: &Grader, screen: &mut Screen<'_>) {
         policies::show_grader(grader, screen);
         screen.say("");
@@ -121,7 +121,7 @@ impl<'m> Card<'m> {
         self.rows.conclude(screen);
     }
 
-    /// How many answers got which verdict.
+    /// Shows how many answers got each verdict.
     fn show_verdicts(&self, screen: &mut Screen<'_>) {
         let [correct, wrong, open] = self.found.correct;
         let open = if open > 0 { format!(", {open} for the run to say") } else { String::new() };
@@ -133,7 +133,7 @@ impl<'m> Card<'m> {
         }
     }
 
-    /// The card for programs.
+    /// Returns the card as JSON.
     pub fn json(&self, grader: &Grader) -> serde_json::Value {
         let Self { rows, found, .. } = self;
         let [correct, wrong, undecided] = found.correct;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use allot_allocation::rules::Rule;
 use allot_authoring::fixtures::{self, Fixture};
-use allot_error::{Exit, Result, count};
+use allot_base::{Exit, Result, count};
 use allot_sandbox::Policy;
 
 use self::costs::Costs;
@@ -19,24 +19,24 @@ use super::time::Time;
 use crate::commands::policies;
 use crate::screen::Screen;
 
-/// Random views among those that are tried.
+/// Number of random views.
 const RANDOM_VIEWS: u32 = 300;
-/// Why the short run was not made.
+/// The reason why the short run was not made.
 const EXHAUSTED: &str = "a call used up its limits";
 
-/// Why a draft is not checked whole.
+/// The reason why a draft is not checked completely.
 const DRAFT: &str = "it is a draft: check its component";
 
-/// The report card.
+/// A policy's report card.
 pub struct Card {
     rows: Rows,
     /// The outcome of `begin`.
     begins: Outcome,
     found: Findings,
-    /// Views that there are.
+    /// Total number of views.
     views: usize,
     costs: Costs,
-    /// How the short run ended, or nothing if it was not finished.
+    /// How the short run ended; none if it was not finished.
     simulation: std::result::Result<Option<String>, String>,
 }
 
@@ -78,7 +78,7 @@ impl Card {
     ) {
         let time = trial.time;
         trial.views(views, 1, time, screen);
-        // A policy that uses up its limits would use them up in every call to come.
+        // A policy that reaches its limits would reach them in every further call.
         if !trial.found.exhausted {
             self.costs.once(policy, &trial.large, time);
             trial.views(views, usize::MAX, time.but_a_quarter(), screen);
@@ -96,7 +96,7 @@ impl Card {
         }
     }
 
-    /// A row for each requirement.
+    /// Returns a row for each requirement.
     fn rows(&self, policy: &Policy) -> Rows {
         let Self { begins, found, views, .. } = self;
         let mut rows = Rows::default();
@@ -121,7 +121,7 @@ impl Card {
         let pure = Outcome::of(found.impure.as_ref().map(differ), untested);
         rows.add("pure", "is pure: equal calls, equal plans", pure);
         for (name, rule) in Rule::ALL {
-            // Only a run adds up how the state changes.
+            // Only the run checks how the size of the state changes.
             let untested = if name == "states-too-large" { self.unfinished() } else { found.untested(name) };
             rows.add(name, rule, Outcome::of(found.broken.get(name).map(many), untested));
             rows.hint(found.hints.get(name));
@@ -132,7 +132,7 @@ impl Card {
         }
         rows.add("runs", ends, Outcome::of(self.simulation.clone().err(), self.unfinished()));
         if policy.is_draft() {
-            let what = "runs in the sandbox: with fuel, and without files, clocks and chance";
+            let what = "runs in the sandbox: with fuel, and without files, clocks and randomness";
             rows.add("sandboxed", what, Outcome::NotTested(DRAFT.to_owned()));
         }
         if tried < views {
@@ -145,7 +145,7 @@ impl Card {
         rows
     }
 
-    /// Why the short run has no end, if it has none.
+    /// Returns why the short run did not finish, if it did not.
     fn unfinished(&self) -> Option<&'static str> {
         match self.simulation {
             Ok(Some(_)) => None,
@@ -155,12 +155,12 @@ impl Card {
         }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         self.rows.exit()
     }
 
-    /// The card for people.
+    /// Shows the card as text.
     pub fn show(&self, policy: &Policy, screen: &mut Screen<'_>) {
         policies::show(policy, screen);
         if policy.is_draft() {
@@ -179,7 +179,7 @@ impl Card {
         self.rows.conclude(screen);
     }
 
-    /// The card for programs.
+    /// Returns the card as JSON.
     pub fn json(&self, policy: &Policy) -> serde_json::Value {
         let Self { rows, found, .. } = self;
         let results = rows.results();

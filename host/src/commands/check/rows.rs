@@ -1,30 +1,29 @@
-//! The rows of a report card, of a policy's as of a grader's: each says whether a requirement is met, broken or was
-//! not tested.
+//! The rows of a report card. Each says whether a requirement is met, broken or was not tested.
 
 use std::collections::BTreeMap;
 
-use allot_error::{Exit, count};
+use allot_base::{Exit, count};
 use allot_sandbox::Fault;
 
 use super::time::Time;
 use crate::screen::Screen;
 
-/// Why something was not tested: there was no time left for it.
-pub const LATE: &str = "the time was over";
+/// The reason of a test that was not made for lack of time.
+pub const LATE: &str = "the time limit was reached";
 
-/// What the test of a requirement came to.
+/// The result of testing a requirement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// It was tested, and is met.
     Pass,
-    /// It is broken; where, in words.
+    /// It is broken; the text says where.
     Fail(String),
-    /// It was not tested; why, in words.
+    /// It was not tested; the text says why.
     NotTested(String),
 }
 
 impl Outcome {
-    /// `Fail` if there is a failure, `NotTested` if there is a reason for that, `Pass` otherwise.
+    /// Returns `Fail` if there is a failure, `NotTested` if there is a reason for that, otherwise `Pass`.
     pub fn of(failed: Option<String>, untested: Option<&str>) -> Self {
         match (failed, untested) {
             (Some(failed), _) => Self::Fail(failed),
@@ -33,12 +32,12 @@ impl Outcome {
         }
     }
 
-    /// What became of a call of `begin` that failed within this time.
+    /// Returns the outcome of a call of `begin` that failed.
     pub fn of_begin(fault: &Fault, time: Time) -> Self {
         if time.ended(fault) { Self::NotTested(LATE.to_owned()) } else { Self::Fail(fault.to_string()) }
     }
 
-    /// Where it is broken, if it is.
+    /// Returns where it is broken, if it is.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Fail(why) => Some(why),
@@ -46,7 +45,7 @@ impl Outcome {
         }
     }
 
-    /// Its name in JSON.
+    /// Returns its name in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -56,24 +55,24 @@ impl Outcome {
     }
 }
 
-/// A requirement, and what its test came to.
+/// A requirement and the result of its test.
 pub struct Row {
     /// Its name in JSON.
     pub name: &'static str,
     /// The requirement, in words.
     pub what: String,
-    /// What its test came to.
+    /// The result of its test.
     pub outcome: Outcome,
-    /// What to do about a failure.
+    /// The hint for a failure.
     pub hint: Option<String>,
 }
 
-/// The rows of a card.
+/// The rows of a report card.
 #[derive(Default)]
 pub struct Rows {
     /// In the order to show them.
     pub rows: Vec<Row>,
-    /// What the card lacks although no row says so, in words: views that were not tried, costs that were not measured.
+    /// What else was not tested, in words: views that were not tried, costs that were not measured.
     pub missing: Vec<String>,
 }
 
@@ -83,19 +82,19 @@ impl Rows {
         self.rows.push(Row { name, what: what.into(), outcome, hint: None });
     }
 
-    /// Says in the last row what to do about a failure.
+    /// Adds a hint to the last row.
     pub fn hint(&mut self, hint: Option<&String>) {
         if let Some(row) = self.rows.last_mut() {
             row.hint = hint.cloned();
         }
     }
 
-    /// Whether everything was tested.
+    /// Returns whether everything was tested.
     pub fn complete(&self) -> bool {
         self.missing.is_empty() && !self.any(|outcome| matches!(outcome, Outcome::NotTested(_)))
     }
 
-    /// The exit code: an incomplete card with a failure is a failure.
+    /// Returns the exit code. An incomplete card with a failure counts as a failure.
     pub fn exit(&self) -> Exit {
         match () {
             () if self.any(|outcome| matches!(outcome, Outcome::Fail(_))) => Exit::Bad,
@@ -122,7 +121,7 @@ impl Rows {
         }
     }
 
-    /// Says at the end of a card what fails, and what it lacks.
+    /// Prints a summary of failures and missing tests.
     pub fn conclude(&self, screen: &mut Screen<'_>) {
         let rows = |of: fn(&Outcome) -> bool| self.rows.iter().filter(|row| of(&row.outcome)).count() as u64;
         let failed = rows(|outcome| matches!(outcome, Outcome::Fail(_)));
@@ -135,12 +134,12 @@ impl Rows {
         let untested = rows(|outcome| matches!(outcome, Outcome::NotTested(_)));
         let untested = (untested > 0).then(|| format!("not tested: {}", count(untested, "requirement")));
         let missing: Vec<String> = self.missing.iter().cloned().chain(untested).collect();
-        // After a failure, or if no views and no costs are missing, more time would not help.
+        // More time would not help after a failure, or if no views and costs are missing.
         let more = if failed > 0 || self.missing.is_empty() { "" } else { "; --within gives more time" };
         screen.say(format_args!("incomplete: {}{more}", missing.join(", ")));
     }
 
-    /// The card's result, for programs.
+    /// Returns the card's result for JSON.
     pub fn result(&self) -> &'static str {
         match self.exit() {
             Exit::Good => "pass",
@@ -149,21 +148,21 @@ impl Rows {
         }
     }
 
-    /// The result of each row, for programs.
+    /// Returns the result of each row for JSON.
     pub fn results(&self) -> BTreeMap<&'static str, &'static str> {
         self.rows.iter().map(|row| (row.name, row.outcome.name())).collect()
     }
 }
 
-/// Something that happened: how often, and the first time in words.
+/// How often something happened, and a message about the first time.
 pub type Counted = Option<(u64, String)>;
 
-/// Counts one more.
+/// Adds one to a count.
 pub fn add(counted: &mut Counted, first: impl FnOnce() -> String) {
     counted.get_or_insert_with(|| (0, first())).0 += 1;
 }
 
-/// What was counted, in words.
+/// Returns the count in words.
 pub fn many((n, first): &(u64, String)) -> String {
     if *n > 1 { format!("{first} (and {} more)", n - 1) } else { first.clone() }
 }

@@ -1,11 +1,11 @@
-//! The answers of a file, or of a run.
+//! The answers of a file or a run.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::grade::GradeConfig;
-use allot_error::{Error, Result};
 use allot_judges::protocol::Question;
 use allot_outputs::rollouts::parts;
 use allot_settings::AnyGrader;
@@ -16,21 +16,21 @@ use serde_json::Value;
 
 /// Answers, in the order of their rows.
 pub struct Answers {
-    /// Those that can be graded.
+    /// The answers that can be graded.
     pub rows: Vec<Row>,
-    /// What is wrong with the others.
+    /// The errors of the other rows.
     pub bad: Vec<Error>,
 }
 
 /// An answer.
 pub struct Row {
-    /// Its row, from 1; of a run, over all parts of its table.
+    /// The row's number, from 1; for a run, over all parts of its table.
     pub number: u64,
     pub answered: Answered,
 }
 
 impl Row {
-    /// What a grader is asked.
+    /// Returns the question for a grader.
     pub fn question(&self) -> Question {
         let Answered { answer, gold, question, source, .. } = self.answered.clone();
         Question { gold, answer, prompt: question, source }
@@ -38,11 +38,11 @@ impl Row {
 }
 
 impl Answers {
-    /// Reads the answers of a file or of a run's folder; `columns` are those that the user names.
+    /// Reads the answers of a file or of a run's folder. `columns` are those in the command.
     ///
     /// # Errors
     ///
-    /// Nothing can be read, or no row is whole.
+    /// A file that can't be read, or no complete row.
     pub fn read(place: &Path, columns: &[(AnsweredField, String)], config: &GradeConfig) -> Result<Self> {
         let mut all = Self { rows: Vec::new(), bad: Vec::new() };
         if place.is_dir() {
@@ -62,7 +62,7 @@ impl Answers {
         all.checked(place, config)
     }
 
-    /// The problems that the answers belong to, as far as graders look at them.
+    /// Returns the problems of the answers, as far as graders use them.
     pub fn problems(&self) -> Vec<Problem> {
         let problem = |row: &Row| {
             let Answered { gold, question, source, .. } = row.answered.clone();
@@ -72,7 +72,7 @@ impl Answers {
         self.rows.iter().map(problem).collect()
     }
 
-    /// The rollouts of a run, with the gold answers of its problems.
+    /// Adds the rollouts of a run, with the gold answers of its problems.
     fn run(&mut self, folder: &Path) -> Result<()> {
         let mut problems = HashMap::new();
         each(&folder.join("problems.parquet"), &["prompt", "gold", "question", "source"], &mut |row| {
@@ -122,13 +122,13 @@ impl Answers {
     }
 }
 
-/// Whether a grader compares with a gold answer whatever the config says.
+/// Returns whether a grader needs a gold answer, whatever the config.
 fn wants_gold(one: &RewardConfig) -> bool {
     let own = matches!(one.grader, Some(AnyGrader::Native(_) | AnyGrader::MathVerify));
     own || matches!(one.grader, Some(AnyGrader::Python | AnyGrader::Environment))
 }
 
-/// A rollout of a run's table; `None` where the table has no texts.
+/// Returns a rollout of a run's table; `None` if the table has no texts.
 fn of_run(row: &Value, problem: &Value) -> Option<Answered> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Some(Answered {

@@ -1,44 +1,44 @@
-//! What came of grading, in a few lines.
+//! The summary of graded answers.
 
 use std::collections::BTreeMap;
 
 use allot_allocation::shown;
-use allot_error::count;
+use allot_base::count;
 use allot_outputs::graded::GradedRow;
 
 use super::answers::Answers;
 use crate::screen::Screen;
 use crate::summary::percent;
 
-/// Bad rows that are named.
+/// The most bad rows that are named.
 const NAMED: usize = 5;
 
-/// What came of it.
+/// The summary of graded answers.
 pub struct Summary {
-    /// Answers that were looked at.
+    /// Number of answers.
     all: usize,
     correct: usize,
-    /// Answers that could not be graded.
+    /// Number of answers that could not be graded.
     pub ungraded: usize,
-    /// Why, of the first one.
+    /// The first ungraded row, and the reason.
     why: Option<(u64, String)>,
     /// Sum of the rewards.
     sum: f64,
-    /// Of each part of the reward the number of answers that have it, and the sum.
+    /// For each part of the reward: the number of answers that have it, and the sum.
     parts: BTreeMap<String, (usize, f64)>,
-    /// Of each source the number of answers, and of correct ones.
+    /// For each source: the number of answers and of correct ones.
     sources: BTreeMap<String, (usize, usize)>,
-    /// Rewards that the answers had before: how many, how many are the same now, and the first that is not.
+    /// Earlier rewards: their number, the number of equal ones, and the first that differs.
     before: (usize, usize, Option<(u64, f64, f64)>),
-    /// Rows that could not be read, in words.
+    /// Errors of rows that could not be read.
     bad: Vec<String>,
 }
 
-/// Rewards that differ by less are the same: files have them in decimals.
+/// Smaller differences of rewards are ignored, because files have decimal numbers.
 const SAME: f64 = 1e-6;
 
 impl Summary {
-    /// The summary of verdicts on answers, which are in the same order.
+    /// Returns the summary of verdicts on answers, which have the same order.
     pub fn of(answers: &Answers, graded: &[GradedRow]) -> Self {
         let mut summary = Self {
             all: graded.len(),
@@ -83,7 +83,7 @@ impl Summary {
         }
     }
 
-    /// It in lines.
+    /// Returns the summary as lines.
     pub fn lines(&self) -> Vec<String> {
         let graded = self.all - self.ungraded;
         let share = |n: usize, of: usize| format!("{n:>8}  {:>5.1} %", percent(n as u64, of as u64));
@@ -125,7 +125,7 @@ impl Summary {
 
 /// Shows the first verdicts, with the ends of their answers.
 pub fn show(answers: &Answers, graded: &[GradedRow], most: usize, screen: &mut Screen<'_>) {
-    /// Characters of an answer: its end is what most graders read.
+    /// The most characters shown of an answer. Most graders read its end.
     const END: usize = 50;
     for (row, verdict) in answers.rows.iter().zip(graded).take(most) {
         let text = row.answered.answer.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,10 +1,10 @@
-//! What `allot train --dry-run` shows: the run that would begin, and its memory.
+//! The output of `allot train --dry-run`: the run that would begin, and its memory.
 
+use allot_base::count;
 use allot_config::train::{Setting, TrainConfig};
 use allot_engine::cpu::has_bf16;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
-use allot_error::count;
 use allot_outputs::rollouts;
 
 use crate::memory::{PROGRAM, size};
@@ -21,7 +21,7 @@ pub fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
         row("  model", server.base_model.clone());
         row("  adapters", format!("of rank {}", server.lora_rank));
     }
-    if let (Some(rollouts), Some(sampler)) = (&config.rollouts, &prepared.sampler) {
+    if let (Some(rollouts), Some(sampler)) = (&config.rollout_server, &prepared.sampler) {
         let mut urls = rollouts.url.all().iter();
         row("rollouts", urls.next().cloned().unwrap_or_default());
         urls.for_each(|url| row("", url.clone()));
@@ -50,13 +50,13 @@ pub fn show(prepared: &Prepared<'_>, screen: &mut Screen<'_>) {
     let first = budget.next().unwrap_or_default();
     row("budget", format!("{first}, at most {} steps", config.run.steps));
     budget.for_each(|words| row("", words));
-    row("answers", format!("up to {} tokens", config.rollout.max_tokens));
+    row("answers", format!("up to {} tokens", config.sampling.max_tokens));
     if config.engine.is_native() {
         show_machine(prepared, &mut row);
     }
 }
 
-/// What the run takes of this machine.
+/// Shows the resources that the run needs on this machine.
 fn show_machine(prepared: &Prepared<'_>, row: &mut impl FnMut(&str, String)) {
     let (config, memory) = (&prepared.config, &prepared.memory);
     let (at_hand, table) = (at_hand(config), table(config));
@@ -90,20 +90,20 @@ fn show_machine(prepared: &Prepared<'_>, row: &mut impl FnMut(&str, String)) {
     }
 }
 
-/// What the rollouts of steps take that wait for their updates, under a policy that samples as the uniform one does: some 3 KiB for
-/// each, as measured, and for each token its number and its log-probability, in the buffer, in the update that is made of
-/// it, and as text.
+/// Returns the memory of the rollouts of steps that wait for their updates, under a policy that samples
+/// like the uniform one: about 3 KiB per rollout, as measured, and 24 bytes per token, for its id and
+/// log-probability in the buffer and in the update, and as text.
 fn at_hand(config: &TrainConfig) -> usize {
     let steps = 1 + config.run.lag as usize;
     let step = config.run.groups as usize * config.run.rollouts as usize;
-    step.saturating_mul(steps).saturating_mul(3 * 1024 + 24 * config.rollout.max_tokens as usize)
+    step.saturating_mul(steps).saturating_mul(3 * 1024 + 24 * config.sampling.max_tokens as usize)
 }
 
-/// What the table of rollouts takes at most under a policy that samples as the uniform one does: a step's rollouts
-/// wait for their fates, and a row group fills. A token of text is four bytes.
+/// Returns the most memory of the table of rollouts, under a policy that samples like the uniform one: a
+/// step's rollouts wait for their fates, and a row group fills. A token of text has four bytes.
 fn table(config: &TrainConfig) -> usize {
     let step = config.run.groups as usize * config.run.rollouts as usize;
-    let text = if config.checkpoint.text { 4 * config.rollout.max_tokens as usize } else { 0 };
+    let text = if config.checkpoint.text { 4 * config.sampling.max_tokens as usize } else { 0 };
     rollouts::memory(step, step.saturating_mul(config.checkpoint.every as usize), text)
 }
 

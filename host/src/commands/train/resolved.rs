@@ -1,9 +1,9 @@
-//! The config of a run that is to begin or to resume, and the component of its policy.
+//! The config of a run to begin or resume, and its policy's component.
 
 use std::path::Path;
 
+use allot_base::{Error, Result};
 use allot_config::train::TrainConfig;
-use allot_error::{Error, Result};
 use allot_models::hub;
 use allot_sandbox::{Policy, Sandbox};
 
@@ -18,12 +18,12 @@ pub struct Resolved {
     pub config: TrainConfig,
     /// Its text in the run's folder.
     pub text: String,
-    /// What is to change in a run that resumes.
+    /// The change of a run that resumes, if any.
     pub change: Option<Change>,
 }
 
 impl Resolved {
-    /// The config of the run that a command is about.
+    /// Returns the config of the command's run.
     pub fn of(command: &Train, screen: &mut Screen<'_>) -> Result<Self> {
         let Some(run) = &command.resume else {
             let path = command.config.as_deref().ok_or_else(|| Error::new("no config was given"))?;
@@ -38,8 +38,9 @@ impl Resolved {
             let mut given = given(command, path, screen)?;
             given.pin_as(&kept);
             if run_dir::text(&given)? != run_dir::text(&kept)? {
-                let what = format!("the run in `{}` has another config than the one given", run.display());
-                return Err(Error::new(what).hint("leave the config out: a run goes on with its own"));
+                let what =
+                    format!("the run in `{}` has a different config from the one given", run.display());
+                return Err(Error::new(what).hint("leave the config out: a run continues with its own"));
             }
         } else if command.policy.is_some() || !command.set.is_empty() {
             let named = command.policy.as_deref();
@@ -50,16 +51,16 @@ impl Resolved {
         Ok(Self { config: kept, text, change: None })
     }
 
-    /// Fails where a run that is over was to change.
+    /// Fails if a finished run was to be changed.
     pub fn refuse_change(&self) -> Result<()> {
         if !self.change.as_ref().is_some_and(|change| change.of_config(&self.text)) {
             return Ok(());
         }
-        let error = Error::new("a run that is over has nothing left for another policy");
-        Err(error.hint("begin a run with that policy, and report both: allot report RUN RUN"))
+        let error = Error::new("the run is over, so another policy cannot take it over");
+        Err(error.hint("begin a run with that policy, and compare both: allot report RUN RUN"))
     }
 
-    /// The component of the run's policy, and the policy.
+    /// Returns the component of the run's policy, and the loaded policy.
     pub fn policy(
         &self,
         command: &Train,
@@ -67,7 +68,7 @@ impl Resolved {
         screen: &mut Screen<'_>,
     ) -> Result<(Vec<u8>, Policy)> {
         let policy = &self.config.policy;
-        // A path that was named anew may hold another component by now, and that one is wanted.
+        // The component at a path given on the command line may have changed; the new one is used.
         let named = self.change.as_ref().is_some_and(Change::named);
         let demanded = policy.sha256.as_deref().filter(|_| !named);
         let own = command.resume.as_deref().filter(|_| !named);
@@ -79,7 +80,7 @@ impl Resolved {
         Ok((component, policy))
     }
 
-    /// Settles the change of a run under this policy, and drops one that changes nothing.
+    /// Checks the change of a run under this policy, and drops a change without effect.
     pub fn keep_a_change(&mut self, run: &Path, policy: &Policy, screen: &mut Screen<'_>) -> Result<()> {
         let Some(change) = &self.change else { return Ok(()) };
         let demanded = &mut self.config.policy.sha256;
@@ -87,14 +88,14 @@ impl Resolved {
         self.text = run_dir::text(&self.config)?;
         if !change.is_one(run, &self.text, policy)? {
             let name = &policy.description().name;
-            screen.tell(format_args!("policy `{name}` is in force already, with these settings"));
+            screen.tell(format_args!("the run already uses policy `{name}` with these settings"));
             self.change = None;
         }
         Ok(())
     }
 }
 
-/// A config with what was typed on top of it.
+/// Returns a config with overrides from the command line.
 fn given(command: &Train, path: &Path, screen: &mut Screen<'_>) -> Result<TrainConfig> {
     let mut config = TrainConfig::of(&opened::config(path, &command.overrides, screen)?)?;
     if let Some(policy) = &command.policy {

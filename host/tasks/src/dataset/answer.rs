@@ -1,46 +1,46 @@
-//! Golds: the answers that count as right, out of a column's value.
+//! Gold answers in a column's value.
 //!
-//! It changes no more than it must: numbers lose an empty fraction, text its outer white space.
-//! `$…$`, commas and units are the graders' business.
+//! Changes to a value are minimal: numbers lose an empty fraction, text its outer white space. Graders
+//! handle `$…$`, commas and units.
 
 use serde_json::{Number, Value};
 
-/// From here on, not every whole number is a float of its own: 2^53.
+/// From 2^53 on, not every whole number has a float.
 const INEXACT: f64 = 9_007_199_254_740_992.0;
 
-/// How golds are cut out of text.
+/// Rules for extracting gold answers from text.
 #[derive(Clone, Copy)]
 pub(super) struct Answers<'a> {
-    /// They follow the last of these.
+    /// The answer follows the last occurrence of this marker.
     pub after: Option<&'a str>,
-    /// They stand in the last `\boxed{…}`.
+    /// The answer is in the last `\boxed{…}`.
     pub boxed: bool,
-    /// The column may have worked solutions, and the config says nothing of it.
+    /// Whether the column may have worked solutions for which the config has no rule.
     pub may_be_worked: bool,
 }
 
-/// Why a value is no answer.
+/// Reason why a value is not an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum AnswerFault {
-    /// A whole number that a float can't tell from its neighbours.
+    /// A whole number too large to be exact as a float.
     Inexact(String),
-    /// The marker is not there.
+    /// The marker is missing.
     NoMarker(String),
-    /// No box, or one that never closes.
+    /// There is no box, or it is not closed.
     NoBox,
-    /// GSM8K's worked solution, and nothing said about its marker.
+    /// A worked solution of GSM8K, without a marker in the config.
     Worked,
-    /// A solution with a box in it, and nothing said about the column.
+    /// A solution with a box, without a rule in the config.
     WorkedBox,
-    /// A list in a list.
+    /// A list within a list.
     Nested,
 }
 
 impl Answers<'_> {
-    /// The golds in a value, each once; none where it is null or blank.
+    /// Returns the gold answers in a value, each once; none if it is null or blank.
     ///
-    /// Of a list, any one counts as right, as in `deepscaler/rewards/math_reward.py`; the lists of
-    /// two in Minerva's file are two spellings of one answer.
+    /// Any answer in a list counts as right, as in `deepscaler/rewards/math_reward.py`. The lists of two in
+    /// Minerva's file are two spellings of one answer.
     pub(super) fn golds(&self, value: &Value) -> Result<Vec<String>, AnswerFault> {
         let all = match value {
             Value::Array(several) => several.iter().map(|one| self.gold(one)).collect::<Result<_, _>>()?,
@@ -81,7 +81,7 @@ impl Answers<'_> {
                     None => return Err(AnswerFault::NoMarker(marker.to_owned())),
                 }
             }
-            // A whole solution as the gold would make every answer wrong, and no one would be told.
+            // With a whole solution as the gold answer, every answer would silently be wrong.
             None if !self.boxed && rest.lines().any(|line| line.starts_with("#### ")) => {
                 return Err(AnswerFault::Worked);
             }
@@ -97,7 +97,7 @@ impl Answers<'_> {
     }
 }
 
-/// A number without an empty fraction: verl's files hold 142.0 where 142 is meant.
+/// Formats a number without an empty fraction: verl's files have 142.0 for 142.
 fn plain(number: &Number) -> Result<String, AnswerFault> {
     match number.as_f64() {
         Some(float) if number.is_f64() => match float {
@@ -109,7 +109,7 @@ fn plain(number: &Number) -> Result<String, AnswerFault> {
     }
 }
 
-/// What stands in the last `\boxed{…}`, its braces balanced.
+/// Returns the content of the last `\boxed{…}`, with balanced braces.
 fn last_box(text: &str) -> Option<&str> {
     const OPEN: &str = "\\boxed{";
     let inside = &text[text.rfind(OPEN)? + OPEN.len()..];

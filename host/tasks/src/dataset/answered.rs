@@ -1,4 +1,4 @@
-//! Answers that a model gave before: rows of a file with an answer and what it is graded against.
+//! Answers that a model has given: rows of a file, each with an answer and its gold answers.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,19 +16,19 @@ use super::{DataError, Fault, Place, Row, Rows};
 pub struct Answered {
     /// Its text.
     pub answer: String,
-    /// The answers that count as right; none where the file has none.
+    /// The answers that count as right; none if the file has none.
     pub gold: Vec<String>,
-    /// The question, or nothing.
+    /// The question; empty if there is none.
     pub question: String,
-    /// Where the problem comes from, or nothing.
+    /// Source of the problem; empty if there is none.
     pub source: String,
-    /// Its length in tokens, where that is known.
+    /// Its length in tokens, if known.
     pub tokens: Option<u32>,
-    /// The reward that it once had, where that is known.
+    /// The reward that it had, if known.
     pub reward: Option<f64>,
 }
 
-/// What a column of such a file holds.
+/// Meaning of a column in a file of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AnsweredField {
     /// The answer of the model.
@@ -37,7 +37,7 @@ pub enum AnsweredField {
     Gold,
     /// The question.
     Question,
-    /// Where the problem comes from.
+    /// Source of the problem.
     Source,
     /// The answer's length in tokens.
     Tokens,
@@ -46,7 +46,7 @@ pub enum AnsweredField {
 }
 
 impl AnsweredField {
-    /// Each, with the name that a user types and the columns that are taken for it, the first that is there.
+    /// Each field, its name for users, and the columns that may have it; the first one present counts.
     pub const ALL: [(Self, &str, &[&str]); 6] = [
         (
             Self::Answer,
@@ -73,7 +73,7 @@ impl AnsweredField {
         (Self::Reward, "reward", &["reward", "score"]),
     ];
 
-    /// The field of the name that a user types.
+    /// Returns the field that users call by this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, typed, _)| *typed == name).map(|(field, ..)| field)
     }
@@ -83,7 +83,7 @@ impl AnsweredField {
 struct Mapping([Option<String>; 6]);
 
 impl Mapping {
-    /// What the user names goes first. `answer` is the model's where no other column is, and the gold one otherwise.
+    /// User-named columns come first. `answer` is the gold answer if another column is the model's.
     fn find(
         given: &[(AnsweredField, String)],
         columns: &[String],
@@ -117,7 +117,7 @@ impl Mapping {
         self.0[at].as_deref()
     }
 
-    /// A row's answer, or what is wrong with the row.
+    /// Returns the answer in a row, or an error.
     fn read(&self, row: &Row, place: &Place, wants_gold: bool) -> Result<Answered, DataError> {
         let value = |field| Some((self.column(field)?, at(row, self.column(field)?)?));
         let text = |field| match value(field) {
@@ -144,7 +144,7 @@ impl Mapping {
             None => Vec::new(),
             Some((column, value)) => {
                 let after = |after| Answers { after, boxed: false, may_be_worked: false }.golds(value);
-                // GSM8K's worked solutions say where their answer is.
+                // GSM8K's worked solutions mark their answer with `####`.
                 let golds = match after(None) {
                     Err(AnswerFault::Worked) => after(Some("####")),
                     golds => golds,
@@ -155,12 +155,12 @@ impl Mapping {
         if wants_gold && gold.is_empty() {
             return Err(lacks(AnsweredField::Gold, "the gold answer"));
         }
-        // Of CSV, numbers are text.
+        // In CSV, numbers are text.
         let number = |field| match value(field) {
             Some((_, Value::String(text))) => text.trim().parse().ok().filter(|x: &f64| x.is_finite()),
             found => found.and_then(|(_, value)| value.as_f64()),
         };
-        // Messages are shown as their text: a grader that asks for the question wants words.
+        // Messages become their JSON text, for graders that use the question.
         let question = match value(AnsweredField::Question) {
             Some((_, Value::String(text))) => text.clone(),
             Some((_, Value::Null)) | None => String::new(),
@@ -177,8 +177,8 @@ impl Mapping {
     }
 }
 
-/// Reads the answers of a file; `given` are columns that the user names, `*` for a row as a whole. A row that has no answer, or no gold answer
-/// where `wants_gold` is set, is passed to `take` as what is wrong with it.
+/// Reads the answers of a file. `given` has columns named by the user; `*` is a whole row. A row without an
+/// answer, or without a gold answer if `wants_gold` is set, is passed to `take` as an error.
 ///
 /// # Errors
 ///

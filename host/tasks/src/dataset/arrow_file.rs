@@ -1,7 +1,7 @@
-//! Arrow IPC: the columns that are needed, as JSON values, row by row. A file is a stream with a signature before it and
-//! a footer after it, so both are read from first to last, a batch at a time.
+//! Arrow IPC: the needed columns as JSON values, row by row. A file is a stream between a signature and a
+//! footer, so files and streams are both read from start to end, one batch at a time.
 //!
-//! Lengths that a damaged file claims are compared with what is there before memory is taken for them, and the arrow
+//! Lengths in a damaged file are compared with the bytes that exist before memory is allocated. The arrow
 //! crates check the rest.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allot_error::panics::caught;
+use allot_base::panics::caught;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
@@ -30,10 +30,10 @@ use super::parquet_file::undamaged;
 use super::row::{Odd, Row, Visit, float};
 use crate::place::Place;
 
-/// The signature of a file, with its padding. A stream has none.
+/// Signature of a file, with its padding. A stream has none.
 const SIGNATURE: &[u8] = b"ARROW1\0\0";
 
-/// The longest description of a batch, and the most bytes that the compressed buffers of one may unpack to.
+/// Limits in bytes, of a batch's description and of the unpacked size of its compressed buffers.
 const LONGEST_HEAD: u64 = 64 << 20;
 const MOST_UNPACKED: u64 = 2 << 30;
 
@@ -41,7 +41,7 @@ const MOST_UNPACKED: u64 = 2 << 30;
 pub(super) struct ArrowFile {
     path: PathBuf,
     bytes: Box<dyn BufRead>,
-    /// Whether it has a footer after its last batch.
+    /// Whether a footer follows the last batch.
     has_footer: bool,
     schema: SchemaRef,
     dictionaries: HashMap<i64, ArrayRef>,
@@ -58,14 +58,14 @@ impl ArrowFile {
         Ok(file)
     }
 
-    /// The columns' names; those in structs with dots.
+    /// Returns the names of the columns, with dots for fields of structs.
     pub(super) fn columns(&self) -> Vec<String> {
         let mut names = Vec::new();
         gather(self.schema.fields(), "", &mut names);
         names
     }
 
-    /// Visits every row with the needed columns in it.
+    /// Visits every row, with the needed columns.
     pub(super) fn each(
         mut self,
         needed: &[String],
@@ -124,7 +124,7 @@ impl ArrowFile {
         try_fb_to_schema(schema).map(Arc::new)
     }
 
-    /// The next batch of rows, with the columns that are taken.
+    /// Returns the next batch of rows, with the taken columns.
     fn next_batch(&mut self, taken: &[Taken]) -> Result<Option<RecordBatch>, ArrowError> {
         let columns: Vec<usize> = taken.iter().map(|column| column.at).collect();
         while let Some((head, body)) = self.message()? {
@@ -144,7 +144,7 @@ impl ArrowFile {
                     let dictionaries = &self.dictionaries;
                     let batch =
                         read_record_batch(&body, batch, schema, dictionaries, Some(&columns), &version)?;
-                    // Columns of nulls have no bytes, and could claim any number of rows.
+                    // Columns of nulls have no bytes, so a damaged batch could claim any number of rows.
                     if batch.num_rows() > 8 * batch.get_array_memory_size() + (1 << 20) {
                         return Err(odd("a batch has more rows than its bytes can hold"));
                     }
@@ -156,13 +156,13 @@ impl ArrowFile {
         Ok(None)
     }
 
-    /// The next message, its description and its bytes.
+    /// Returns the next message: its description and its body.
     fn message(&mut self) -> Result<Option<(MessageBuffer, Vec<u8>)>, ArrowError> {
         let start = self.exactly(4)?;
         if start.is_empty() && !self.has_footer {
             return Ok(None);
         }
-        // Files of Arrow before 0.15 have the length without a marker.
+        // Files from before Arrow 0.15 have no marker before the length.
         let length = if start == [0xFF; 4] { self.exactly(4)? } else { start };
         let length: [u8; 4] = length.try_into().map_err(|_| odd(ENDS_EARLY))?;
         let length = u64::from(u32::from_le_bytes(length));
@@ -186,7 +186,7 @@ impl ArrowFile {
         Ok(Some((head, body)))
     }
 
-    /// The next bytes: as many as these, or all that are left.
+    /// Returns the next `length` bytes, or all that are left.
     fn exactly(&mut self, length: u64) -> Result<Vec<u8>, ArrowError> {
         let mut bytes = Vec::new();
         (&mut self.bytes).take(length).read_to_end(&mut bytes)?;
@@ -200,14 +200,14 @@ fn odd(reason: &str) -> ArrowError {
     ArrowError::IpcError(reason.into())
 }
 
-/// An error's words, without its kind.
+/// Returns an error's message without its kind.
 fn plain(error: &str) -> String {
     let kinds =
         ["Ipc error: ", "Parser error: ", "Invalid argument error: ", "External error: ", "Io error: "];
     kinds.iter().find_map(|kind| error.strip_prefix(kind)).unwrap_or(error).to_owned()
 }
 
-/// Errs if the compressed buffers of a batch claim to unpack to too much.
+/// Fails if the compressed buffers of a batch claim too large an unpacked size.
 fn bounded(batch: arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), ArrowError> {
     if batch.compression().is_none() {
         return Ok(());
@@ -215,7 +215,7 @@ fn bounded(batch: arrow_ipc::RecordBatch<'_>, body: &Buffer) -> Result<(), Arrow
     let claimed = |buffer: &arrow_ipc::Buffer| {
         let start = usize::try_from(buffer.offset()).ok().filter(|_| buffer.length() >= 8)?;
         let length: [u8; 8] = body.get(start..start.checked_add(8)?)?.try_into().ok()?;
-        // Minus one says that the buffer is not compressed.
+        // Minus one means that the buffer is not compressed.
         Some(u64::try_from(i64::from_le_bytes(length)).unwrap_or(0))
     };
     let all = batch.buffers().into_iter().flatten().filter_map(claimed).fold(0, u64::saturating_add);
@@ -235,15 +235,15 @@ fn gather(fields: &Fields, before: &str, names: &mut Vec<String>) {
     }
 }
 
-/// A column that is taken, or a field of a struct.
+/// A column to read, or a field of a struct.
 struct Taken {
     at: usize,
     name: String,
-    /// The fields that are taken, where it is a struct and not all are.
+    /// The fields to read, if it is a struct of which only some are needed.
     inside: Option<Vec<Taken>>,
 }
 
-/// The fields at these paths, and no others.
+/// Returns the fields at these paths only.
 fn taken(fields: &Fields, wanted: &[&str]) -> Vec<Taken> {
     let mut all = Vec::new();
     for (at, field) in fields.iter().enumerate() {
@@ -267,7 +267,7 @@ fn taken(fields: &Fields, wanted: &[&str]) -> Vec<Taken> {
 }
 
 impl Taken {
-    /// Errs with the column and its type if that is not read.
+    /// Fails with the column and its type if the type cannot be read.
     fn check(&self, found: &DataType) -> Result<(), (String, String)> {
         match (found, &self.inside) {
             (DataType::Struct(fields), Some(inside)) => {
@@ -278,7 +278,7 @@ impl Taken {
     }
 }
 
-/// Errs with the part of a type that is not read.
+/// Fails with the part of a type that cannot be read.
 fn readable(found: &DataType) -> Result<(), &DataType> {
     use DataType as T;
     match found {
@@ -291,7 +291,7 @@ fn readable(found: &DataType) -> Result<(), &DataType> {
     }
 }
 
-/// A row's columns, or a struct's fields.
+/// Returns a row's columns or a struct's fields as an object.
 fn object(columns: &[(&Taken, &ArrayRef)], i: usize) -> Result<Row, Odd> {
     let field = |(taken, array): &(&Taken, &ArrayRef)| {
         let value = match (&taken.inside, array.as_struct_opt()) {
@@ -306,7 +306,7 @@ fn object(columns: &[(&Taken, &ArrayRef)], i: usize) -> Result<Row, Odd> {
     columns.iter().map(field).collect()
 }
 
-/// The value of an array at `i`.
+/// Returns the value at index `i` of an array.
 fn value(array: &dyn Array, i: usize) -> Result<Value, Odd> {
     use DataType as T;
     if array.is_null(i) {
@@ -327,7 +327,7 @@ fn value(array: &dyn Array, i: usize) -> Result<Value, Odd> {
         T::UInt16 => array.as_primitive::<UInt16Type>().value(i).into(),
         T::UInt32 => array.as_primitive::<UInt32Type>().value(i).into(),
         T::UInt64 => array.as_primitive::<UInt64Type>().value(i).into(),
-        // By way of their shortest text: 0.1 as a float is 0.100000001490116 as a double.
+        // Through the shortest text: the float 0.1 is 0.100000001490116 as a double.
         T::Float16 => shortest(array.as_primitive::<Float16Type>().value(i))?,
         T::Float32 => shortest(array.as_primitive::<Float32Type>().value(i))?,
         T::Float64 => float(array.as_primitive::<Float64Type>().value(i))?,

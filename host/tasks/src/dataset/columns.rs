@@ -1,5 +1,5 @@
-//! Columns: which one is the question and which the answer, which ones policies ask for, and how a path finds its
-//! value.
+//! Columns: which ones hold the question, the answer and the values for policies, and how a path finds its
+//! value in a row.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use super::row::{Fault, Row, WHOLE};
 use super::{DataError, DatasetConfig};
 use crate::place::Place;
 
-/// Known layouts with one column for the answer, as question and answer; the first that fits is taken.
+/// Known layouts with one answer column, as (question, answer); the first that fits counts.
 const LAYOUTS: [(&str, &str); 4] = [
     // verl: examples/data_preprocess/*.py.
     ("prompt", "reward_model.ground_truth"),
-    // MATH, rLLM, Polaris-53K. Before GSM8K's, for Qwen2.5-Math's files have both.
+    // MATH, rLLM, Polaris-53K. Before GSM8K's, because Qwen2.5-Math's files have both.
     ("problem", "answer"),
     // GSM8K and reasoning-gym.
     ("question", "answer"),
@@ -25,23 +25,23 @@ const LAYOUTS: [(&str, &str); 4] = [
     ("question", "final_answer"),
 ];
 
-/// TRL's column for the question, and what the columns that reward functions get the answer from are called: TRL names
-/// none. They come after the layouts above, and a file that has several of them must say which one it is.
+/// TRL's question column, and the answer columns that its reward functions use: TRL prescribes none. They
+/// come after the layouts above. A file with several of them needs `answer` in the config.
 const TRL: (&str, [&str; 5]) = ("prompt", ["solution", "ground_truth", "answer", "final_answer", "target"]);
 
-/// The one of TRL's columns for answers that may have a worked solution in it.
+/// TRL's answer column that may contain worked solutions.
 const SOLUTION: &str = "solution";
 
-/// The columns of a file that matter.
+/// The question and answer columns of a file.
 pub(super) struct Mapping {
     pub question: String,
     pub answer: String,
-    /// Whether the answer is a column of solutions that the config does not name.
+    /// Whether the answer column is `solution` without being named in the config.
     pub found_solution: bool,
 }
 
 impl Mapping {
-    /// The columns that the config names; what it does not name, a known layout does.
+    /// Finds the columns named by the config, or else those of a known layout.
     pub(super) fn find(config: &DatasetConfig, columns: &[String], path: &Path) -> Result<Self, DataError> {
         let given = (config.question.as_deref(), config.answer.as_deref());
         let found = match given {
@@ -85,8 +85,8 @@ impl Mapping {
         }
     }
 
-    /// Whether a file with a schema has the columns; else the error says so of the file, for all of
-    /// its rows are alike.
+    /// Checks that a file with a schema has the columns. The error is about the whole file, since all of
+    /// its rows have the same columns.
     pub(super) fn check(&self, columns: &[String], path: &Path) -> Result<(), DataError> {
         let both = [("question", &self.question), ("answer", &self.answer)];
         match both.into_iter().find(|(_, column)| *column != WHOLE && !has(columns, column)) {
@@ -100,12 +100,12 @@ impl Mapping {
         }
     }
 
-    /// The question's value in a row.
+    /// Returns the value of the question in a row.
     pub(super) fn question_in<'a>(&self, row: &'a Row, place: &Place) -> Result<&'a Value, DataError> {
         at(row, &self.question).ok_or_else(|| missing(row, place, "question", &self.question))
     }
 
-    /// The answer's value in a row.
+    /// Returns the value of the answer in a row.
     pub(super) fn answer_in<'a>(&self, row: &'a Row, place: &Place) -> Result<Cow<'a, Value>, DataError> {
         if self.answer == WHOLE {
             return Ok(Cow::Owned(Value::Object(row.clone())));
@@ -115,30 +115,30 @@ impl Mapping {
     }
 }
 
-/// The columns of a file that a policy asks for.
+/// The columns of a file that a policy uses.
 pub(super) struct Fields {
     fields: Vec<Field>,
-    /// Whether the file has text alone, so that a text that is a number counts as one.
+    /// Whether all values of the file are text, so that text which is a number counts as a number.
     are_text: bool,
 }
 
 struct Field {
-    /// What the policy calls it.
+    /// The policy's name for the column.
     name: String,
-    /// What problems have in it.
+    /// Origin of its values.
     from: From,
 }
 
 enum From {
-    /// What the file's column has.
+    /// The values of this column of the file.
     Column(String),
-    /// All the same: the name of their source.
+    /// One value for all problems: the name of their source.
     Source(String),
 }
 
 impl Fields {
-    /// Those with the names `wanted`: the columns that the config gives for them, or else ones of the same name. A
-    /// policy's name has dashes where many files have lines below.
+    /// Finds the columns `wanted`: those that the config maps to them, or else columns of the same name. A
+    /// dash in a policy's name also matches an underscore.
     pub(super) fn find(
         wanted: &[String],
         given: &BTreeMap<String, String>,
@@ -159,7 +159,7 @@ impl Fields {
         Self { fields, are_text }
     }
 
-    /// The file's columns.
+    /// Names of the file's columns.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.fields.iter().filter_map(|field| match &field.from {
             From::Column(column) => Some(column),
@@ -167,7 +167,7 @@ impl Fields {
         })
     }
 
-    /// What a row has in each.
+    /// Returns a row's values in these columns.
     pub(super) fn cells_in(
         &self,
         row: &Row,
@@ -206,14 +206,13 @@ fn missing(row: &Row, place: &Place, key: &'static str, column: &str) -> DataErr
     DataError::NoColumn { place: place.to_string(), key, column: column.to_owned(), columns }
 }
 
-/// Whether a column, or a struct with columns in it, is there.
+/// Whether a column exists, or a struct with columns in it.
 pub(super) fn has(columns: &[String], path: &str) -> bool {
     let inside = |column: &String| column.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
     columns.iter().any(|column| column == path || inside(column))
 }
 
-/// The value at a path. A column may have a dot in its own name; what lies in a struct that is null
-/// is null.
+/// Returns the value at a path. A column's own name may contain a dot. Fields of a null struct are null.
 pub(super) fn at<'a>(row: &'a Row, path: &str) -> Option<&'a Value> {
     if let Some(value) = row.get(path) {
         return Some(value);

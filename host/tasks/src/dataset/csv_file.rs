@@ -1,5 +1,5 @@
-//! CSV and TSV (RFC 4180), as spreadsheets and pandas write them: names in the first row, quotes around a field with
-//! separators, quotes or line breaks in it. A field is text, whatever it looks like; an empty one is null.
+//! CSV and TSV (RFC 4180), as spreadsheets and pandas write them: names in the first row, and quotes around
+//! fields with separators, quotes or line breaks. Every field is text; an empty one is null.
 
 use std::io::BufRead;
 use std::ops::ControlFlow;
@@ -13,14 +13,14 @@ use super::row::{Visit, WHOLE};
 use super::{DataError, Format};
 use crate::place::Place;
 
-/// The most fields that a row may have.
+/// Maximum number of fields in a row.
 const MOST_FIELDS: usize = 1 << 16;
 
 /// An open file of CSV or TSV.
 pub(super) struct CsvFile {
     records: Records,
     format: Format,
-    /// The first row, with a name for each field. A column whose name is empty is not read: pandas' index has none.
+    /// Column names, from the first row. A column with an empty name, such as pandas' index, is skipped.
     header: Vec<String>,
 }
 
@@ -45,12 +45,12 @@ impl CsvFile {
         Ok(Self { records, format, header })
     }
 
-    /// The columns' names.
+    /// Returns the names of the columns.
     pub(super) fn columns(&self) -> Vec<String> {
         self.header.iter().filter(|name| !name.is_empty()).cloned().collect()
     }
 
-    /// Visits every row with the needed columns in it.
+    /// Visits every row, with the needed columns.
     pub(super) fn each(
         mut self,
         needed: &[String],
@@ -97,19 +97,19 @@ struct Records {
     file: Arc<str>,
     bytes: Box<dyn BufRead>,
     core: Reader,
-    /// The number of the line that is read next.
+    /// Number of the next line.
     line: u64,
-    /// The fields of the record that was read, without quotes, one after the other.
+    /// The unquoted fields of the current record, concatenated.
     text: Vec<u8>,
-    /// Where each of them ends.
+    /// End of each field in `text`.
     ends: Vec<usize>,
 }
 
-/// A record that was read.
+/// A record.
 struct Record {
     /// The line on which it begins.
     place: Place,
-    /// Fields in it.
+    /// Number of its fields.
     fields: usize,
 }
 
@@ -149,7 +149,7 @@ impl Records {
         }
     }
 
-    /// Reads the ends of lines that come next. False at the end of the file.
+    /// Skips line ends. Returns false at the end of the file.
     fn skip_line_ends(&mut self) -> Result<bool, DataError> {
         loop {
             let here = self.place(self.line);
@@ -166,7 +166,7 @@ impl Records {
         }
     }
 
-    /// A field of the record that was read last.
+    /// Returns a field of the current record.
     fn field(&self, i: usize, place: &Place) -> Result<&str, DataError> {
         let start = if i == 0 { 0 } else { self.ends[i - 1] };
         std::str::from_utf8(&self.text[start..self.ends[i]]).map_err(|_| DataError::NotUtf8(place.clone()))

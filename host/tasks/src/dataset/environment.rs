@@ -1,5 +1,5 @@
-//! Problems that an environment makes: a package of Python, which judges answers to them, too. Here is only what a config
-//! says of it; who runs the package makes files of rows out of it.
+//! Problems made by an environment: a Python package that also grades answers. This module has only the
+//! config of an environment. Its runner turns the package's problems into files of rows.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnvironmentConfig {
-    /// Which one it is.
+    /// The package.
     #[serde(rename = "use")]
     pub package: Package,
-    /// Its tasks: reasoning-gym's by their names, task sets of verifiers by their ids.
+    /// Its tasks: names in reasoning-gym, ids of task sets in verifiers.
     pub tasks: Vec<EnvironmentTask>,
-    /// Problems of each task; by default 500 of reasoning-gym's, and all of a task set that has an end.
+    /// Problems per task; by default 500 for reasoning-gym, and all of a finite task set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
-    /// What the problems are drawn from; by default 0 for reasoning-gym, and a task set's own order.
+    /// Seed of the problems; by default 0 for reasoning-gym, and a task set's own order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Of an answer only the content of the last tag of this name is judged. For reasoning-gym.
+    /// Only the content of the last tag of this name in an answer is graded. For reasoning-gym.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
@@ -30,23 +30,23 @@ pub struct EnvironmentConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Package {
-    /// reasoning-gym: problems that are generated, with a scorer for each task.
+    /// reasoning-gym: generated problems, with a scorer for each task.
     ReasoningGym,
-    /// verifiers: task sets with rewards, and judges among these.
+    /// verifiers: task sets with rewards, some of them from judges.
     Verifiers,
 }
 
-/// A task, by its name alone or with settings of its own.
+/// A task: its name, or a table with its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a task's name, or a table with `name` and its settings")]
 pub enum EnvironmentTask {
-    /// As it is.
+    /// A task with default settings.
     Name(String),
-    /// With settings.
+    /// A task with its own settings.
     With {
         /// Its name.
         name: String,
-        /// Problems of this one.
+        /// Problems of this task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<usize>,
         /// Its settings, by name.
@@ -56,7 +56,7 @@ pub enum EnvironmentTask {
 }
 
 impl Package {
-    /// Its name, which is that of the package.
+    /// Name of the package.
     pub fn name(self) -> &'static str {
         match self {
             Self::ReasoningGym => "reasoning-gym",
@@ -83,23 +83,23 @@ impl EnvironmentTask {
 }
 
 impl EnvironmentConfig {
-    /// What makes no sense, if anything does: a key, and the rule.
+    /// Returns the first invalid key and its rule, if there is one.
     pub fn wrong(&self) -> Option<(&'static str, &'static str)> {
         let sizes = self.tasks.iter().map(|task| match task {
             EnvironmentTask::Name(_) => None,
             EnvironmentTask::With { size, .. } => *size,
         });
         if self.tasks.is_empty() {
-            return Some(("tasks", "it names at least one task"));
+            return Some(("tasks", "expected at least one task"));
         }
         if sizes.chain([self.size]).any(|size| size == Some(0)) {
-            return Some(("size", "it is at least 1"));
+            return Some(("size", "expected at least 1"));
         }
         (self.tag.is_some() && self.package == Package::Verifiers)
-            .then_some(("tag", "a task set of verifiers reads answers by itself"))
+            .then_some(("tag", "task sets of verifiers parse answers themselves"))
     }
 
-    /// What the package is asked to make.
+    /// Returns the request to the package, as JSON.
     pub fn request(&self) -> Value {
         let task = |task: &EnvironmentTask| match task {
             EnvironmentTask::Name(name) => {

@@ -1,9 +1,9 @@
-//! What can be wrong with a data set: one sentence that says what and where, and what to do.
+//! Errors of a data set: each message says what was found and where; the hint says what to do.
 
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_error::count;
+use allot_base::count;
 use thiserror::Error;
 
 use super::Format;
@@ -11,69 +11,69 @@ use super::answer::AnswerFault;
 use super::wording::QuestionFault;
 use crate::place::Place;
 
-/// How many columns a hint lists.
+/// Maximum number of columns in a hint.
 const LISTED: usize = 20;
 
-/// Why a folder can't be read as a file.
+/// Reason why a folder cannot be read as a file.
 const FOLDER: &str = "it is a folder";
 
-/// What is wrong with a data set or its config.
+/// An error in a data set or its config.
 #[derive(Debug, Error)]
 pub enum DataError {
     // === The config ===
     /// An empty list of files.
     #[error("the data set has no files: `files` is empty")]
     NoFiles,
-    /// A share that can't be held out.
-    #[error("`held_out` is {0}; it is a share, from 0 to less than 1")]
+    /// A held-out share that is not allowed.
+    #[error("`held_out` is {0}; expected at least 0 and below 1")]
     Share(f64),
     /// A template that does not parse.
-    #[error("`template` is no template: {0}")]
+    #[error("`template` is not a template: {0}")]
     Template(String),
-    /// Nothing to read.
-    #[error("`limit` is 0; it is at least 1")]
+    /// A limit of 0.
+    #[error("`limit` is 0; expected at least 1")]
     NoLimit,
     /// `skip` went past the last row.
     #[error("`skip` is {skip}, which leaves nothing of the data set (rows: {rows})")]
     AllSkipped {
         /// Rows to skip.
         skip: usize,
-        /// Rows there are.
+        /// Rows in the data set.
         rows: usize,
     },
     /// No problem is short enough.
     #[error("every prompt of the data set is longer than {longest}")]
     AllTooLong {
-        /// The longest that would do.
+        /// The maximum length.
         longest: usize,
     },
 
-    /// A column that is the host's own.
+    /// A column name that the host reserves.
     #[error("`columns` has `length`, which is the prompts' lengths in tokens, whatever the files say")]
     OwnColumn,
 
     // === A file ===
-    /// It can't be read.
+    /// A file that cannot be read.
     #[error("could not read `{path}`: {reason}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// An ending that says nothing.
-    #[error("`{0}` has no ending that tells its format")]
+    /// A file name whose ending is not that of a known format.
+    #[error("`{0}` has no extension of a known format")]
     UnknownFormat(PathBuf),
     /// A file of another kind, such as an archive.
     #[error("`{path}` is a {with} file; expected a data file, plain or compressed with gzip or zstd")]
     Packed {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         with: &'static str,
     },
     /// A table that is compressed as a whole.
-    #[error("`{path}` is a table of {format} that is compressed with {with} as a whole", format = format.name())]
+    #[error("`{path}` is a {format} file compressed with {with} as a whole", format = format.name())]
     PackedTable {
         /// The file.
         path: PathBuf,
@@ -83,16 +83,16 @@ pub enum DataError {
         with: &'static str,
     },
     /// A pointer of Git LFS.
-    #[error("`{0}` is a pointer of Git LFS, and not the data file itself")]
+    #[error("`{0}` is a Git LFS pointer, not the data file itself")]
     Pointer(PathBuf),
-    /// A format that the file does not have.
-    #[error("`{path}` is {found}, and `format` says {given}", found = found.name(), given = given.name())]
+    /// A `format` that is not the file's format.
+    #[error("`{path}` is {found}, but `format` is {given}", found = found.name(), given = given.name())]
     OtherFormat {
         /// The file.
         path: PathBuf,
-        /// What the config says.
+        /// The format in the config.
         given: Format,
-        /// What the file is.
+        /// The file's format.
         found: Format,
     },
     /// Not an Arrow file, or a damaged one.
@@ -100,29 +100,29 @@ pub enum DataError {
     NotArrow {
         /// The file.
         path: PathBuf,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
-    /// Two columns of one name.
+    /// Two columns with the same name.
     #[error("`{file}` has two columns `{column}`: columns {} and {}", at[0], at[1])]
     Twins {
         /// The file.
         file: String,
         /// Their name.
         column: String,
-        /// Which ones they are, from 1.
+        /// Their positions, from 1.
         at: [usize; 2],
     },
     /// Not a parquet file, or a damaged one.
-    #[error("`{path}` is no parquet file, or cut off: {reason}")]
+    #[error("`{path}` is not a parquet file, or it is cut off: {reason}")]
     NotParquet {
         /// The file.
         path: PathBuf,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
     /// A compression that is not built in.
-    #[error("`{path}`: column `{column}` is compressed with {codec}, which is not read here")]
+    #[error("`{path}`: column `{column}` is compressed with {codec}, which is not supported")]
     Codec {
         /// The file.
         path: PathBuf,
@@ -131,48 +131,48 @@ pub enum DataError {
         /// The compression.
         codec: String,
     },
-    /// A type of parquet that is not read.
-    #[error("`{path}`: column `{column}` holds {found}, which is not read here")]
+    /// A type of column that cannot be read.
+    #[error("`{path}`: column `{column}` holds {found}, which is not supported")]
     Unsupported {
         /// The file.
         path: PathBuf,
         /// The column.
         column: String,
-        /// What it holds.
+        /// Its type.
         found: String,
     },
-    /// JSON, but no array.
-    #[error("`{path}` is JSON, but {found} and not an array of rows")]
+    /// JSON that is not an array.
+    #[error("`{path}` is JSON, but {found} instead of an array of rows")]
     NotArray {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// Nothing in it.
+    /// A file without rows.
     #[error("`{0}` has no rows")]
     Empty(PathBuf),
-    /// No layout that is known, and none given.
-    #[error("`{path}` has no columns known as {missing}")]
+    /// A file without a known layout, and no columns named in the config.
+    #[error("`{path}` has no columns recognized as {missing}")]
     NoLayout {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing fields.
         missing: &'static str,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// A file of a model's answers without a column of them, or of gold answers.
-    #[error("`{path}` has no column known as {missing}")]
+    /// A file of answers without an answer column, or without a gold column.
+    #[error("`{path}` has no column recognized as {missing}")]
     NoAnswers {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing fields.
         missing: &'static str,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// Several columns that may be the answer.
+    /// Several columns that could be the answer.
     #[error("`{path}` may have its answers in any of {}", listed(answers))]
     SeveralAnswers {
         /// The file.
@@ -180,7 +180,7 @@ pub enum DataError {
         /// The columns.
         answers: Vec<String>,
     },
-    /// All questions are null or blank.
+    /// A file in which all questions are null or blank.
     #[error("`{path}` has no row with a question, of {rows} read")]
     NothingAsked {
         /// The first file.
@@ -188,7 +188,7 @@ pub enum DataError {
         /// Rows read.
         rows: usize,
     },
-    /// All answers are null or blank.
+    /// A file in which all answers are null or blank.
     #[error("`{path}` has no row with an answer, of {rows} read")]
     NothingAnswered {
         /// The first file.
@@ -196,7 +196,7 @@ pub enum DataError {
         /// Rows read.
         rows: usize,
     },
-    /// Each row lacks one or the other.
+    /// A file in which each row lacks a question or an answer.
     #[error(
         "`{path}` has no row with both a question and an answer: of {rows} read, {unasked} without a question and \
          {unanswered} without an answer"
@@ -206,149 +206,149 @@ pub enum DataError {
         path: PathBuf,
         /// Rows read.
         rows: usize,
-        /// Those without a question.
+        /// Rows without a question.
         unasked: usize,
-        /// Those without an answer.
+        /// Rows without an answer.
         unanswered: usize,
     },
 
     // === A row ===
-    /// A row at which a file ends too early, or is damaged.
+    /// A row at which the file ends early or is damaged.
     #[error("{place} could not be read: {reason}")]
     Broken {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
     /// A row that is too long.
     #[error("{place} is longer than {most} MiB", most = super::opened::LONGEST_ROW >> 20)]
     LongRow {
-        /// Where.
+        /// Place of the row.
         place: Place,
     },
     /// A row of CSV with more or fewer fields than columns.
     #[error("{place} has {}; expected {expected}, as in the first row", count(*found as u64, "field"))]
     Fields {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// Fields it has.
+        /// Number of fields found.
         found: usize,
-        /// Columns there are.
+        /// Number of columns.
         expected: usize,
         /// The file's format.
         format: Format,
     },
-    /// A quote that no other one closes.
+    /// A quote that is not closed.
     #[error("{0} opens a quote that is not closed before the end of the file")]
     OpenQuote(Place),
-    /// A value that Python writes and JSON does not have.
+    /// A value that Python writes but JSON does not have.
     #[error("{place}: `{column}` is {found}")]
     NotInJson {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     #[error("{0} is not UTF-8 text")]
     NotUtf8(Place),
-    /// Text that is no JSON.
+    /// Text that is not JSON.
     #[error("{place} column {column} is not JSON: {reason}")]
     NotJson {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The character's column, from 1.
         column: usize,
-        /// The parser's words.
+        /// The parser's message.
         reason: String,
     },
-    /// JSON that is no row.
-    #[error("{place} is {found}; a row is an object, with columns by name")]
+    /// JSON that is not a row.
+    #[error("{place} is {found}; expected an object with the columns by name")]
     NotObject {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// A row that the parquet reader gave up at.
+    /// A row that the parquet reader cannot read.
     #[error("{place} could not be read: {reason}")]
     Unread {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// The reader's words.
+        /// The reader's message.
         reason: String,
     },
-    /// A row without a column that is needed.
+    /// A row without a needed column.
     #[error("{place} has no column `{column}`")]
     NoColumn {
-        /// Where.
+        /// Place of the row, or the file.
         place: String,
-        /// What the column was to be.
+        /// The config key of the column.
         key: &'static str,
-        /// Its name.
+        /// The column.
         column: String,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// A row of a model's answers that lacks one, or a gold answer.
-    #[error("{place} lacks {key}: `{column}` is not there, or empty")]
+    /// A row of a model's answers without an answer or a gold answer.
+    #[error("{place} lacks {key}: `{column}` is missing or empty")]
     Lacks {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What is lacking.
+        /// The missing value.
         key: &'static str,
     },
-    /// A value that has to be text.
+    /// A value that must be text.
     #[error("{place}: `{column}` is {found}; expected text")]
     NotText {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What it is.
+        /// The kind of value found.
         found: &'static str,
     },
-    /// A row without a column that a policy asks for.
-    #[error("{place} has no column `{column}`, and the policy wants the column `{name}`")]
+    /// A row without a column that a policy uses.
+    #[error("{place} has no column `{column}`, but the policy wants the column `{name}`")]
     NoFact {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What the policy calls it.
+        /// The policy's name for the column.
         name: String,
-        /// Its name.
+        /// The column.
         column: String,
         /// The columns it has.
         columns: Vec<String>,
     },
-    /// What no column of a policy can have.
+    /// A value that a policy's column cannot hold.
     #[error("{place}: `{column}`, which is the policy's column `{name}`, is {found}")]
     Fact {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What the policy calls it.
+        /// The policy's name for the column.
         name: String,
         /// The column.
         column: String,
-        /// What it has.
+        /// The value found.
         found: String,
     },
-    /// A question of no kind that can be asked.
+    /// A question that is neither text nor messages.
     #[error("{place}: `{column}` is neither text nor a list of messages with `role` and `content`")]
     Question {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
     },
-    /// A question with an image, or with another part that is not text.
+    /// A question with an image or another part that is not text.
     #[error("{place}: message {message} of `{column}` has a part of type `{of}`; expected text", of = shown::name(of))]
     Part {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
@@ -357,37 +357,45 @@ pub enum DataError {
         /// The part's type.
         of: String,
     },
-    /// Messages that were written as text.
+    /// Messages written as text.
     #[error("{place}: `{column}` is a list of messages that was written as text")]
     Written {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
     },
-    /// A question that does not fit the wording.
+    /// Errors of several rows.
+    #[error("{} rows have errors:\n{}", .0.len(), .0.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n"))]
+    Rows(Vec<DataError>),
+    /// A question that does not fit the template or the messages.
     #[error("{place}: {reason}")]
     Wording {
-        /// Where.
+        /// Place of the row.
         place: Place,
-        /// What does not fit.
+        /// The reason.
         reason: String,
     },
-    /// An answer that no grader could use.
+    /// An answer that a grader cannot use.
     #[error("{place}: `{column}` {reason}")]
     Answer {
-        /// Where.
+        /// Place of the row.
         place: Place,
         /// The column.
         column: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
-        /// What to do.
+        /// The hint.
         hint: &'static str,
     },
 }
 
 impl DataError {
+    /// Combines the errors of one or more rows.
+    pub(super) fn all(mut errors: Vec<Self>) -> Self {
+        if errors.len() == 1 { errors.remove(0) } else { Self::Rows(errors) }
+    }
+
     pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -398,7 +406,7 @@ impl DataError {
         Self::Unreadable { path: path.to_owned(), reason }
     }
 
-    /// A row at which a file could not be read on.
+    /// Returns the error for a row at which reading the file failed.
     pub(super) fn damaged(place: Place, error: &std::io::Error) -> Self {
         let reason = match error.kind() {
             std::io::ErrorKind::UnexpectedEof => "the file ends too early".to_owned(),
@@ -418,20 +426,20 @@ impl DataError {
     pub(super) fn answer(fault: AnswerFault, place: Place, column: String) -> Self {
         let (reason, hint) = match fault {
             AnswerFault::Inexact(number) => (
-                format!("is {number}, too large a number to be exact in this file"),
+                format!("is {number}, which is too large to be exact in this file"),
                 "write such answers as text",
             ),
             AnswerFault::NoMarker(marker) => (
-                format!("has no `{marker}`, which the answer is to follow"),
-                "`answer_after` is what stands before the answer in every row",
+                format!("has no `{marker}` before the answer"),
+                "set `answer_after` to text that precedes the answer in every row",
             ),
             AnswerFault::NoBox => (
-                "has no `\\boxed{…}` that closes".to_owned(),
-                "`answer_boxed` is for solutions that end in a box in every row",
+                "has no complete `\\boxed{…}`".to_owned(),
+                "set `answer_boxed` only if the solution in every row ends in a box",
             ),
             AnswerFault::Worked => (
                 "is a worked solution, with its answer after `####`".to_owned(),
-                "`answer_after = \"####\"` keeps the answer alone, `answer_after = \"\"` the whole text",
+                "set `answer_after = \"####\"` to keep only the answer, or `answer_after = \"\"` to keep all",
             ),
             AnswerFault::WorkedBox => (
                 "is a worked solution, with its answer in `\\boxed{…}`".to_owned(),
@@ -439,21 +447,22 @@ impl DataError {
             ),
             AnswerFault::Nested => (
                 "is a list of lists".to_owned(),
-                "an answer is text, a number, or a list of those of which any is right",
+                "write each answer as text, a number, or a list of accepted answers",
             ),
         };
         Self::Answer { place, column, reason, hint }
     }
 
-    /// What to do about it, if there is something to say.
+    /// Returns a hint, if there is one.
     pub fn hint(&self) -> Option<String> {
         let fixed = match self {
+            Self::Rows(errors) => return errors.iter().find_map(Self::hint),
             Self::NoColumn { key, columns, .. } => {
-                return Some(format!("its columns are {}; `{key}` names the one to take", listed(columns)));
+                return Some(format!("its columns are {}; set `{key}` to one of them", listed(columns)));
             }
             Self::NoLayout { columns, .. } => {
                 return Some(format!(
-                    "its columns are {}; say which to take with `question = \"…\"` and `answer = \"…\"`",
+                    "its columns are {}; choose with `question = \"…\"` and `answer = \"…\"`",
                     listed(columns)
                 ));
             }
@@ -465,16 +474,16 @@ impl DataError {
             }
             Self::NoFact { name, columns, .. } => {
                 return Some(format!(
-                    "its columns are {}; say which to take with `columns = {{ {name} = \"…\" }}`",
+                    "its columns are {}; choose one with `columns = {{ {name} = \"…\" }}`",
                     listed(columns)
                 ));
             }
             Self::Fact { .. } => {
-                "each problem has a finite number there, a word, or a list of as many numbers: mend these rows, or leave them \
+                "give each problem a finite number, a word, or a list of as many numbers, or leave these rows \
                  out"
             }
             Self::OwnColumn => {
-                "policies get it without a column of the files; call the other one by another name"
+                "give that column another name: policies get `length` without a column of the files"
             }
             Self::Answer { hint, .. } => hint,
             Self::SeveralAnswers { .. } => "name the one to take with `answer = \"…\"`",
@@ -482,41 +491,37 @@ impl DataError {
                 "set `format` to \"jsonl\", \"json\", \"csv\", \"tsv\", \"parquet\" or \"arrow\""
             }
             Self::Packed { .. } => "unpack it, or write the data set again as JSON lines or parquet",
-            Self::PackedTable { .. } => "unpack it: such a table has its own compression",
+            Self::PackedTable { .. } => "unpack it: this format has its own compression",
             Self::Pointer(_) => "run `git lfs pull` in its folder",
-            Self::OtherFormat { .. } => {
-                "leave `format` out: a file of this format is known by its first bytes"
-            }
+            Self::OtherFormat { .. } => "leave `format` out: this format is detected from the first bytes",
             Self::Twins { .. } => "rename one of them in the file",
             Self::NotParquet { .. } | Self::NotArrow { .. } | Self::Broken { .. } => {
                 "fetch the file again, or write it again; it may have been cut off on the way"
             }
-            Self::LongRow { .. } => "shorten the row, or leave out of the file what it does not need",
+            Self::LongRow { .. } => "shorten the row, or remove what it does not need",
             Self::Fields { format: Format::Tsv, .. } => {
                 "put a field between quotes if it has a tab, a quote or a line break in it"
             }
             Self::Fields { .. } => {
                 "put a field between quotes if it has a comma, a quote or a line break in it"
             }
-            Self::OpenQuote(_) => "write a quote within a field between quotes twice",
-            Self::NotInJson { .. } => {
-                "write a number or text there that JSON has, or leave the row out of the file"
-            }
+            Self::OpenQuote(_) => "double a quote inside a quoted field",
+            Self::NotInJson { .. } => "use a valid JSON number or text there, or leave the row out",
             Self::NotObject { .. } => "write each row as an object: {\"question\": \"…\", \"answer\": \"…\"}",
             Self::Question { .. } => "name the column to take with `question = \"…\"`",
             Self::Part { .. } => "leave out rows with parts that are not text",
             Self::Written { .. } => "write the data set as JSON lines or parquet, which have lists",
             Self::Codec { .. } => "write the file again with snappy or zstd",
-            Self::Unsupported { .. } => {
-                "text, numbers, true and false, and lists and structs of those are read"
-            }
-            Self::Empty(_) => "a row is an object with a question and an answer in it",
+            Self::Unsupported { .. } => "use text, numbers, booleans, and lists and structs of these",
+            Self::Empty(_) => "write each row as an object with a question and an answer",
             Self::NotUtf8(_) => "write the file again as UTF-8",
-            Self::NotArray { .. } | Self::NotJson { .. } => "rows stand one to a line, or all in one array",
-            Self::NothingWhole { .. } => "`question` and `answer` name the columns to take",
+            Self::NotArray { .. } | Self::NotJson { .. } => {
+                "write one row per line, or all rows in one array"
+            }
+            Self::NothingWhole { .. } => "set `question` and `answer` to the columns to use",
             Self::Unreadable { reason, .. } if reason == FOLDER => "name the files in it",
-            Self::NothingAsked { .. } => "`question` names the column to take",
-            Self::NothingAnswered { .. } => "`answer` names the column to take",
+            Self::NothingAsked { .. } => "set `question` to the column to use",
+            Self::NothingAnswered { .. } => "set `answer` to the column to use",
             _ => return None,
         };
         Some(fixed.to_owned())

@@ -1,5 +1,5 @@
-//! Rows of JSON: objects, one on each line or all in one array. Either is read row by row, so that no file needs more
-//! memory than its longest row.
+//! Rows of JSON: objects, one per line or all in one array. Both are read row by row, so memory holds only
+//! the longest row of a file.
 
 use std::io::{BufRead, Read as _};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use super::python_json::{Parsed, parse};
 use super::row::{Fault, Row};
 use crate::place::Place;
 
-/// A file of rows of JSON, as it is read.
+/// A file of JSON rows while it is read.
 pub(super) struct JsonRows {
     file: Arc<str>,
     bytes: Box<dyn BufRead>,
     shape: Shape,
-    /// The row that is read.
+    /// Text of the current row.
     text: Vec<u8>,
-    /// Where reading is: the number of the line, from 1, and how many bytes of it were read.
+    /// Position: number of the line, from 1, and number of its bytes that were read.
     line: u64,
     column: usize,
-    /// Items read of an array.
+    /// Number of items read from an array.
     items: u64,
 }
 
@@ -30,11 +30,11 @@ pub(super) struct JsonRows {
 enum Shape {
     Lines,
     Array,
-    /// Nothing is left to read.
+    /// The file is read to its end.
     Done,
 }
 
-/// A row with its place, and the values in it that JSON does not have.
+/// A row with its place, and its values that JSON does not have.
 pub(super) struct JsonRow {
     pub place: Place,
     pub row: Row,
@@ -42,7 +42,7 @@ pub(super) struct JsonRow {
 }
 
 impl JsonRows {
-    /// Rows of an array, if the first byte opens one: no line can begin so, because a row is an object.
+    /// Reads an array if the first byte opens one: no line begins with `[`, because a row is an object.
     pub(super) fn new(opened: Opened, must_be_array: bool) -> Result<Self, DataError> {
         let Opened { path, bytes, .. } = opened;
         let file: Arc<str> = path.to_string_lossy().into();
@@ -72,7 +72,7 @@ impl JsonRows {
         Ok(rows)
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub(super) fn next(&mut self) -> Result<Option<JsonRow>, DataError> {
         match self.shape {
             Shape::Done => Ok(None),
@@ -85,7 +85,7 @@ impl JsonRows {
         Place { file: Arc::clone(&self.file), unit: "line", number: self.line }
     }
 
-    /// The first byte that is not white space. What is before it is read.
+    /// Skips white space and returns the first byte after it.
     fn first_byte(&mut self) -> Result<Option<u8>, DataError> {
         loop {
             let place = self.place();
@@ -148,7 +148,7 @@ impl JsonRows {
         row(&self.text, place, &at).map(Some)
     }
 
-    /// Reads the next item of the array into `text`, and what ends it: whether that is the array's end.
+    /// Reads the next item of the array into `text`. Returns whether the array ends after it.
     fn item(&mut self) -> Result<bool, DataError> {
         self.text.clear();
         let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
@@ -193,20 +193,20 @@ impl JsonRows {
     }
 }
 
-/// Where a row's text begins: its line, and the bytes before it there.
+/// Position of a row's text: its first line, and the number of bytes before it there.
 struct At {
     line: Place,
     column: usize,
 }
 
 impl At {
-    /// The line, which is the text's first plus `after`.
+    /// Returns the place `after` lines below the first line of the text.
     fn line(&self, after: u64) -> Place {
         Place { number: self.line.number + after, ..self.line.clone() }
     }
 }
 
-/// The row in a text.
+/// Parses a row.
 fn row(text: &[u8], place: Place, at: &At) -> Result<JsonRow, DataError> {
     let text = std::str::from_utf8(text)
         .map_err(|e| DataError::NotUtf8(at.line(newlines(&text[..e.valid_up_to()]))))?;
@@ -221,13 +221,13 @@ fn row(text: &[u8], place: Place, at: &At) -> Result<JsonRow, DataError> {
     }
 }
 
-/// The words of serde_json, without its own "at line 1".
+/// Returns serde_json's message without its "at line 1".
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
-/// How many bytes of a line were read, once these were read after `before` others of it.
+/// Returns the number of bytes read of the current line, after `read` follows `before` bytes of it.
 fn column_after(read: &[u8], before: usize) -> usize {
     match read.iter().rposition(|byte| *byte == b'\n') {
         Some(newline) => read.len() - newline - 1,
@@ -235,7 +235,7 @@ fn column_after(read: &[u8], before: usize) -> usize {
     }
 }
 
-/// A JSON value's kind, in words.
+/// Returns the kind of a JSON value, for messages.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

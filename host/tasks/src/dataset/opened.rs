@@ -1,7 +1,7 @@
-//! An opened data file: its bytes, unpacked, and its format.
+//! An opened data file: its unpacked bytes and its format.
 //!
-//! Knows compression and first bytes, and nothing of rows. Bytes are read once, from first to last, so that a pipe is a
-//! file like any other.
+//! This module knows compression and signatures of files, but not rows. Bytes are read once, from start to
+//! end, so that a pipe works like any other file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -12,13 +12,13 @@ use flate2::bufread::MultiGzDecoder;
 use super::{DataError, Format};
 use crate::place::Place;
 
-/// The longest row of a file of text, in bytes. Whatever a compressed file unpacks to, this is all that is held of it.
+/// Maximum length of a row in a text file, in bytes. It limits memory, however large a file unpacks.
 pub(super) const LONGEST_ROW: usize = 128 << 20;
 
 /// The byte order mark that some editors write at the start of a file.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// How much of a file its first bytes are.
+/// Number of first bytes that are inspected.
 const HEAD: u64 = 64;
 
 /// An opened data file.
@@ -29,15 +29,15 @@ pub(super) struct Opened {
     pub bytes: Box<dyn BufRead>,
 }
 
-/// What first bytes say that a file is.
+/// Kind of a file, by its first bytes.
 enum Kind {
     /// Compressed with gzip or zstd.
     Packed(Packer),
-    /// Compressed with another program, which is named.
+    /// Compressed with another program, of this name.
     Other(&'static str),
-    /// A file of a format that has a signature.
+    /// A format that has a signature.
     Format(Format),
-    /// A pointer of Git LFS in place of the file.
+    /// A Git LFS pointer instead of the file.
     Pointer,
 }
 
@@ -48,8 +48,8 @@ enum Packer {
 }
 
 impl Opened {
-    /// Opens a file of the format `given`, or else of the one that its first bytes or its ending name. What is
-    /// compressed with gzip or zstd is unpacked, whatever its ending.
+    /// Opens a file of the format `given`, or else of the format of its first bytes or its ending. Files
+    /// compressed with gzip or zstd are unpacked, whatever their ending.
     pub(super) fn open(path: &Path, given: Option<Format>) -> Result<Self, DataError> {
         let file = File::open(path).map_err(|e| DataError::unreadable(path, &e))?;
         let (head, file) = peeked(file).map_err(|e| DataError::unreadable(path, &e))?;
@@ -93,13 +93,13 @@ impl Opened {
     }
 }
 
-/// A file's name without its ending, and without that of its compression.
+/// Returns a file's name without its ending and that of its compression.
 pub(super) fn stem(path: &Path) -> String {
     let stem = unpacked_name(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     stem.unwrap_or_default()
 }
 
-/// Its path without the ending of its compression.
+/// Returns the path without the ending of its compression.
 fn unpacked_name(path: &Path) -> PathBuf {
     match ending(path).as_deref() {
         Some("gz" | "gzip" | "zst" | "zstd") => path.with_extension(""),
@@ -111,12 +111,12 @@ fn ending(path: &Path) -> Option<String> {
     path.extension().map(|ending| ending.to_string_lossy().to_lowercase())
 }
 
-/// How many lines end in some bytes.
+/// Counts the line feeds in some bytes.
 pub(super) fn newlines(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum()
 }
 
-/// A file's first bytes, and all of it.
+/// Returns a file's first bytes, and a reader of the whole file.
 fn peeked(mut file: impl Read + 'static) -> io::Result<(Vec<u8>, impl BufRead + 'static)> {
     let mut head = Vec::new();
     (&mut file).take(HEAD).read_to_end(&mut head)?;
@@ -128,10 +128,10 @@ fn first_line(path: &Path) -> Place {
 }
 
 impl Format {
-    /// The format that a file's ending names; that of a compression may follow it.
+    /// Returns the format of a file's ending, which that of a compression may follow.
     pub fn of_ending(path: &Path) -> Option<Self> {
         Some(match ending(&unpacked_name(path))?.as_str() {
-            // Many files of the hub that end in `.json` hold lines, so both are told apart by their first byte.
+            // Many `.json` files of the hub have lines, so the first byte decides between lines and array.
             "jsonl" | "ndjson" | "json" => Self::Jsonl,
             "parquet" | "pq" => Self::Parquet,
             "csv" => Self::Csv,
@@ -143,9 +143,9 @@ impl Format {
 }
 
 impl Kind {
-    /// What these first bytes say.
+    /// Returns the kind of a file that begins with these bytes.
     fn of(head: &[u8]) -> Option<Self> {
-        // A frame of zstd may come after frames to skip, of 16 signatures.
+        // Skippable frames, which have 16 signatures, may precede a frame of zstd.
         let is_skipped = head.len() >= 4 && head[0] & 0xF0 == 0x50 && head[1..4] == [0x2A, 0x4D, 0x18];
         let signatures: [(&[u8], Self); 11] = [
             (b"\x1F\x8B", Self::Packed(Packer::Gzip)),
@@ -173,8 +173,8 @@ impl Packer {
         }
     }
 
-    /// What a file unpacks to, all members of gzip and frames of zstd one after the other. zstd refuses by itself to
-    /// hold more than 128 MiB.
+    /// Returns a reader of the unpacked content: all members of gzip, or all frames of zstd. zstd itself
+    /// refuses to hold more than 128 MiB.
     fn unpacked(self, file: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
         Ok(match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(file)),

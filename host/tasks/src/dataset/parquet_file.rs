@@ -1,7 +1,7 @@
-//! Parquet: the columns that are needed, as JSON values, row by row.
+//! Parquet: the needed columns as JSON values, row by row.
 //!
-//! What is not needed is not read. So a column that the parquet crate can't turn into values (it
-//! panics at some: times without a zone, odd lists) does no harm as long as nothing asks for it.
+//! Other columns are not read. So a column that the parquet crate cannot convert (it panics at times
+//! without a zone and odd lists, for example) does no harm unless it is needed.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allot_error::panics::caught;
+use allot_base::panics::caught;
 use parquet::basic::{Compression, ConvertedType as C, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
@@ -35,7 +35,7 @@ impl ParquetFile {
         Ok(Self { path: path.to_owned(), reader })
     }
 
-    /// The columns' names; those in structs with dots.
+    /// Returns the names of the columns, with dots for fields of structs.
     pub(super) fn columns(&self) -> Vec<String> {
         let mut names = Vec::new();
         gather(self.schema().get_fields(), "", &mut names);
@@ -46,7 +46,7 @@ impl ParquetFile {
         self.reader.metadata().file_metadata().schema()
     }
 
-    /// Visits every row with the needed columns in it.
+    /// Visits every row, with the needed columns.
     pub(super) fn each(
         &self,
         needed: &[String],
@@ -75,7 +75,7 @@ impl ParquetFile {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The schema of the needed columns alone, all of which can be read.
+    /// Returns the schema of the needed columns, and checks that all of them can be read.
     fn projection(&self, needed: &[String]) -> Result<Type, DataError> {
         let wanted: Vec<&str> = needed.iter().map(String::as_str).collect();
         let fields = prune(self.schema().get_fields(), &wanted);
@@ -112,13 +112,13 @@ impl ParquetFile {
     }
 }
 
-/// Runs `read`, which reads a table with the parquet or arrow crates, and returns what it returns. These crates panic on
-/// some damaged files; a panic is an error here.
+/// Runs `read`, which uses the parquet or arrow crates, and returns its result. These crates panic on some
+/// damaged files; a panic becomes an error here.
 pub fn undamaged<T, E: Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     caught(read).and_then(|done| done.map_err(|error| error.to_string()))
 }
 
-/// The fields at these paths, and no others.
+/// Returns the fields at these paths only.
 fn prune(fields: &[TypePtr], wanted: &[&str]) -> Vec<TypePtr> {
     let mut kept = Vec::new();
     for field in fields {
@@ -150,7 +150,7 @@ fn is_struct(field: &Type) -> bool {
     field.is_group() && info.converted_type() == C::NONE && info.repetition() != Repetition::REPEATED
 }
 
-/// Whether the parquet crate can read a field without a panic; else its column and what it holds.
+/// Checks that the parquet crate can read a field without a panic. Fails with its column and type.
 fn check(field: &Type) -> Result<(), (String, String)> {
     let info = field.get_basic_info();
     let unsupported = |found: String| Err((field.name().to_owned(), found));
@@ -200,7 +200,7 @@ fn value(field: Field) -> Result<Value, Odd> {
         Field::UShort(v) => v.into(),
         Field::UInt(v) => v.into(),
         Field::ULong(v) => v.into(),
-        // By way of its shortest text: 0.1 as a float is 0.100000001490116 as a double.
+        // Through the shortest text: the float 0.1 is 0.100000001490116 as a double.
         Field::Float(v) => float(v.to_string().parse().unwrap_or(f64::from(v)))?,
         Field::Double(v) => float(v)?,
         Field::Str(v) => v.into(),
@@ -215,7 +215,7 @@ fn value(field: Field) -> Result<Value, Odd> {
     })
 }
 
-/// A row that the parquet crate can't read. Of text that is not UTF-8 it shows every byte.
+/// The error for a row that the parquet crate cannot read. Its message shows every byte of invalid UTF-8.
 fn unread(place: Place, error: &str) -> DataError {
     let reason = plain(error);
     if reason.contains("as String. Bytes") || reason.contains("utf-8") || reason.contains("UTF-8") {

@@ -1,36 +1,36 @@
-//! JSON as Python writes it: `NaN`, `Infinity` and `-Infinity`, which its `json` writes for floats, and half of a
-//! surrogate pair, which it writes for text that was cut in the middle of a character.
+//! JSON as Python writes it: with `NaN`, `Infinity` and `-Infinity`, and with half a surrogate pair in text
+//! that was cut within a character.
 //!
-//! JSON has neither, and serde_json refuses both. A text that serde_json refuses is read a second time, with marks of
-//! the same length in their places. All else that is not JSON stays an error, at the same line and column.
+//! JSON has neither, and serde_json rejects both. A rejected text is parsed again with marks of the same
+//! length in their places. Any other error in the JSON remains an error, at the same line and column.
 
 use serde_json::Value;
 
 use super::row::Fault;
 
-/// What stands for a number that JSON does not have: text of this character, as long as the number. No text that is read
-/// a second time has the character.
+/// Marks a number that JSON does not have: text of this character, as long as the number. A text with this
+/// character is not parsed a second time.
 const NUMBER: char = '\u{7f}';
 
-/// What stands for half of a surrogate pair, under the same condition.
+/// Marks half of a surrogate pair, under the same condition.
 const HALF: char = '\u{fdd0}';
 
-/// What text with a half is.
+/// Description of text with half a surrogate pair.
 const HALVED: &str = "text with half of a surrogate pair (such as `\\ud83d`), which is not a character";
 
-/// Numbers that JSON does not have, and the texts of the same length that stand for them.
+/// Numbers that JSON does not have, each with its mark of the same length.
 const NUMBERS: [(&str, &str); 3] =
     [("NaN", "\"\u{7f}\""), ("Infinity", "\"\u{7f}nfini\""), ("-Infinity", "\"\u{7f}Infini\"")];
 
-/// A value that was read, and what is wrong in it.
+/// A parsed value and its faults.
 #[derive(Debug, PartialEq)]
 pub(super) struct Parsed {
-    /// With null for numbers, and U+FFFD for halves, that JSON does not have.
+    /// Numbers that JSON does not have are null; half surrogate pairs are U+FFFD.
     pub value: Value,
     pub faults: Vec<Fault>,
 }
 
-/// The value in a text.
+/// Parses a text.
 pub(super) fn parse(text: &str) -> Result<Parsed, serde_json::Error> {
     let first = match serde_json::from_str(text) {
         Ok(value) => return Ok(Parsed { value, faults: Vec::new() }),
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed, serde_json::Error> {
     if unmarked(&mut value, "", &mut faults) { Ok(Parsed { value, faults }) } else { Err(first) }
 }
 
-/// The text with marks for what JSON does not have; nothing if it has none of that, or the marks themselves.
+/// Returns the text with marks; `None` if there is nothing to mark, or it contains the marks already.
 fn marked(text: &str) -> Option<String> {
     if text.contains([NUMBER, HALF]) {
         return None;
@@ -70,7 +70,7 @@ fn marked(text: &str) -> Option<String> {
     (marked != text).then_some(marked)
 }
 
-/// What stands for the escape that a text begins with, if anything must, and the escape's length.
+/// Returns the mark for the escape at the start of a text, if it needs one, and the escape's length.
 fn escape(text: &str) -> (Option<&'static str>, usize) {
     let unit = |from: usize| -> Option<u32> {
         let digits = text.get(from..from + 6)?.strip_prefix("\\u")?;
@@ -80,12 +80,12 @@ fn escape(text: &str) -> (Option<&'static str>, usize) {
         (Some(0xD800..0xDC00), Some(0xDC00..0xE000)) => (None, 12),
         (Some(0xD800..0xE000), _) => (Some("\\ufdd0"), 6),
         (Some(_), _) => (None, 6),
-        // A backslash, and the character after it.
+        // A backslash and the next character.
         (None, _) => (None, 1 + text[1..].chars().next().map_or(0, char::len_utf8)),
     }
 }
 
-/// Takes the marks out of a value, and notes where they were. False if one stood where JSON has no number.
+/// Removes the marks from a value and records their columns. False if a mark is where a number cannot be.
 fn unmarked(value: &mut Value, column: &str, faults: &mut Vec<Fault>) -> bool {
     let mut fault = |found| faults.push(Fault { column: column.to_owned(), found });
     match value {

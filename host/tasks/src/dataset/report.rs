@@ -1,18 +1,18 @@
-//! What was read of a data set, and what of it did not become a problem.
+//! Report of reading a data set: the rows read, and those that did not become problems.
 
 use crate::place::Place;
 
-/// How many places a sentence names.
+/// Maximum number of places in a sentence.
 const EXAMPLES: usize = 3;
 
-/// What was read.
+/// Statistics of reading a data set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Rows read, after those skipped.
     pub rows: usize,
-    /// Rows that ask and answer the same as an earlier one.
+    /// Rows with the question and answer of an earlier one.
     pub duplicates: Vec<Repeat>,
-    /// Rows that ask the same as an earlier one and answer otherwise. They are kept.
+    /// Rows with the question of an earlier one and another answer. They are kept.
     pub contradictions: Vec<Repeat>,
     /// Rows without a question; left out.
     pub unasked: Vec<Place>,
@@ -25,30 +25,30 @@ pub struct Report {
 /// A row that repeats an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
-    /// Where the first of its kind stands.
+    /// The first row like it.
     pub first: Place,
 }
 
 /// A row that is too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverLong {
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
     /// Its length, in the caller's unit.
     pub length: usize,
 }
 
 impl Report {
-    /// What is worth telling, a sentence each; nothing where every row became a problem.
+    /// Returns a sentence for each finding; none if every row became a problem.
     pub fn sentences(&self) -> Vec<String> {
         let rows = self.rows;
         let repeat = |r: &Repeat| (r.place.clone(), format!(" (as {})", told(&r.first, Some(&r.place))));
         let long = |l: &OverLong| (l.place.clone(), format!(" (length {})", l.length));
         let bare = |place: &Place| (place.clone(), String::new());
         let groups = [
-            ("the same as an earlier one", named(&self.duplicates, repeat)),
+            ("identical to an earlier one", named(&self.duplicates, repeat)),
             ("the same question as an earlier one with another answer", named(&self.contradictions, repeat)),
             ("without a question and left out", named(&self.unasked, bare)),
             ("without an answer and left out", named(&self.unanswered, bare)),
@@ -63,7 +63,7 @@ impl Report {
     }
 }
 
-/// How many there are, and the first of them by name.
+/// Returns the number of places, and text that names the first ones.
 fn named<T>(all: &[T], name: impl Fn(&T) -> (Place, String)) -> (usize, String) {
     let mut before: Option<Place> = None;
     let mut places = Vec::new();
@@ -77,7 +77,7 @@ fn named<T>(all: &[T], name: impl Fn(&T) -> (Place, String)) -> (usize, String) 
     (all.len(), places.join(", "))
 }
 
-/// A place; without its file, where that is the one named before.
+/// Formats a place, without its file if that is the previous place's.
 fn told(place: &Place, before: Option<&Place>) -> String {
     match before {
         Some(before) if before.file == place.file => format!("{} {}", place.unit, place.number),

@@ -1,4 +1,4 @@
-//! A row, what is done with one, and values of tables that a row can't have.
+//! Rows, visitors of rows, and values that a row cannot have.
 
 use std::ops::ControlFlow;
 
@@ -7,26 +7,26 @@ use serde_json::{Map, Number, Value};
 use super::DataError;
 use crate::place::Place;
 
-/// What stands for a row as a whole, as an answer: its tests may be in several columns.
+/// Column name for the whole row as an answer, whose tests may be in several columns.
 pub(super) const WHOLE: &str = "*";
 
 /// A row: its columns by name.
 pub type Row = Map<String, Value>;
 
-/// What is done with a row and its faults; `Break` ends the reading.
+/// A visitor of a row and its faults; `Break` ends reading.
 pub type Visit<'a> = dyn FnMut(Place, Row, &[Fault]) -> Result<ControlFlow<()>, DataError> + 'a;
 
-/// A value in a row of JSON that JSON does not have. It does no harm in a column that is not used.
+/// A value in a JSON row that JSON does not have. It is harmless in an unused column.
 #[derive(Debug, PartialEq)]
 pub struct Fault {
-    /// The column that it is in, with dots for what lies in objects.
+    /// Its column, with dots for fields of objects.
     pub(super) column: String,
-    /// What it is, as a predicate.
+    /// Its description, as a predicate.
     pub(super) found: &'static str,
 }
 
 impl Fault {
-    /// Errs if one of a row's faults is in a column that is used.
+    /// Fails if a used column has one of the row's faults.
     pub fn check<'a>(
         faults: &[Self],
         place: &Place,
@@ -42,7 +42,7 @@ impl Fault {
         })
     }
 
-    /// Whether a column is the fault's, lies in it, or has it in itself.
+    /// Whether a column is the fault's, is inside it, or contains it.
     fn concerns(&self, used: &str) -> bool {
         let inside = |path: &str, of: &str| {
             path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -51,7 +51,7 @@ impl Fault {
     }
 }
 
-/// Why a value of a table is none that JSON has.
+/// Reason why a table's value has no JSON value.
 pub(super) enum Odd {
     NotUtf8,
     Kind(&'static str),
@@ -66,7 +66,7 @@ impl Odd {
     }
 }
 
-/// A float as JSON. Not-a-number is null, for that is how pandas writes that a table has no value.
+/// Converts a float to JSON. NaN becomes null, because pandas writes missing values as NaN.
 pub(super) fn float(v: f64) -> Result<Value, Odd> {
     match Number::from_f64(v) {
         Some(number) => Ok(Value::Number(number)),

@@ -1,6 +1,6 @@
-//! Rows: what a data file holds, one object each, with the place where it stands.
+//! Rows: the content of a data file, one object each, with its place.
 //!
-//! Knows the formats, and nothing of which column means what.
+//! This module knows the formats, but not the meaning of columns.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::row::{Row, Visit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// JSON objects, one on each line; blank lines count as lines, not as rows.
+    /// JSON objects, one per line; blank lines count as lines, not as rows.
     Jsonl,
     /// One JSON array of objects.
     Json,
@@ -35,7 +35,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name in a sentence.
+    /// Name of the format in a sentence.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Jsonl => "JSON lines",
@@ -51,7 +51,7 @@ impl Format {
 /// An open data file.
 pub struct Rows(Source);
 
-/// By its format.
+/// A source of rows, by format.
 enum Source {
     Json { first: Option<JsonRow>, rest: JsonRows },
     Csv(Box<CsvFile>),
@@ -60,8 +60,8 @@ enum Source {
 }
 
 impl Rows {
-    /// Opens a file of the format `given`, or else of the one that its first bytes or its ending name. Of JSON, the
-    /// first row is read.
+    /// Opens a file of the format `given`, or else of the format of its first bytes or its ending. For
+    /// JSON, this reads the first row.
     pub fn open(path: &Path, given: Option<Format>) -> Result<Self, DataError> {
         let opened = Opened::open(path, given)?;
         Ok(Self(match opened.format {
@@ -75,7 +75,7 @@ impl Rows {
         }))
     }
 
-    /// The columns' names, with dots for what lies in structs: those of the first row of JSON, or those of a table.
+    /// Returns the names of the columns, with dots for fields of structs; for JSON, those of the first row.
     pub fn columns(&self) -> Vec<String> {
         match &self.0 {
             Source::Json { first, .. } => {
@@ -96,13 +96,13 @@ impl Rows {
         !matches!(self.0, Source::Json { .. })
     }
 
-    /// Whether values are text alone, as in CSV.
+    /// Whether all values are text, as in CSV.
     pub fn are_text(&self) -> bool {
         matches!(self.0, Source::Csv(_))
     }
 
-    /// Visits every row, in the file's order. Of a table, only the columns `needed` are read; those of them that the
-    /// file lacks are missing in the row. What to do with a row's faults is up to `visit`.
+    /// Visits every row, in file order. From a table, only the columns `needed` are read; a row lacks those
+    /// that the file lacks. `visit` handles the faults of a row.
     pub fn each(self, needed: &[String], visit: &mut Visit<'_>) -> Result<ControlFlow<()>, DataError> {
         let (first, mut rest) = match self.0 {
             Source::Csv(file) => return file.each(needed, visit),

@@ -1,13 +1,13 @@
-//! Sides: what is trained on, and held-out problems.
+//! The two sides of a data set: training and held-out problems.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::question::folded;
 
-/// A side. Which one a problem is on depends on its question and on the share held out, and on
-/// nothing else: not on a seed, how it is put, its answer, its row, or the other rows. A larger share holds out all
-/// that a smaller one does.
+/// A side. It depends only on a problem's question and on the share held out: not on a seed, the template,
+/// the answer, the row, or other rows. A larger share holds out all problems that a smaller share holds
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
@@ -23,14 +23,14 @@ impl Split {
         (0.0..1.0).contains(&held_out)
     }
 
-    /// The side of a question that was read somewhere, whatever its white space and case.
+    /// Returns the side of a question, ignoring its white space and case.
     pub fn of_question(question: &str, held_out: f64) -> Self {
         Self::of(&[&folded(question)], held_out)
     }
 
-    /// The side of whatever these words name.
+    /// Returns the side of this key.
     pub(crate) fn of(key: &[&str], held_out: f64) -> Self {
-        // Its own first words, so that a side says nothing about a problem's id.
+        // A separate prefix, so that a side does not depend on a problem's id.
         let mut hash = Sha256::new_with_prefix("side");
         for part in key {
             hash.update((part.len() as u64).to_le_bytes());

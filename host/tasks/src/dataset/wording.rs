@@ -1,4 +1,4 @@
-//! Wording: from a question to what a model is asked.
+//! Wording: from a question to the prompt of a model.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -10,15 +10,15 @@ use crate::question::spoken;
 use crate::template::{Dialect, Template};
 use crate::{Ask, Message};
 
-/// A question, as it was found.
+/// A question as found in a row.
 pub(crate) enum Question {
-    /// In words.
+    /// Text.
     Text(String),
-    /// In messages.
+    /// Messages.
     Chat(Vec<Message>),
 }
 
-/// Why a value is no question.
+/// Reason why a value is not a question.
 #[derive(Debug, PartialEq)]
 pub(crate) enum QuestionFault {
     /// It is neither text nor a list of messages.
@@ -30,11 +30,11 @@ pub(crate) enum QuestionFault {
         /// The part's type.
         of: String,
     },
-    /// It is text that a list of messages was written as.
+    /// It is a list of messages written as text.
     Written,
 }
 
-/// A message as data sets have it.
+/// A message in a data set.
 #[derive(Deserialize)]
 struct Said {
     role: String,
@@ -45,12 +45,12 @@ struct Said {
 #[serde(untagged)]
 enum Content {
     Text(String),
-    /// Parts, as in OpenAI's interface and in data sets with images.
+    /// Parts, as in OpenAI's API and in data sets with images.
     Parts(Vec<Map<String, Value>>),
 }
 
 impl Question {
-    /// The question in a value; `None` where it is null or blank.
+    /// Returns the question in a value; `None` if it is null or blank.
     pub(crate) fn read(value: &Value) -> Result<Option<Self>, QuestionFault> {
         match value {
             Value::Null => Ok(None),
@@ -70,7 +70,7 @@ impl Question {
     }
 }
 
-/// A message with its parts joined, nothing between them, as chat templates do.
+/// Joins the parts of a message with nothing between them, as chat templates do.
 fn message(number: usize, said: Said) -> Result<Message, QuestionFault> {
     let content = match said.content {
         Content::Text(text) => text,
@@ -88,7 +88,7 @@ fn message(number: usize, said: Said) -> Result<Message, QuestionFault> {
     Ok(Message { role: said.role, content })
 }
 
-/// Whether a text is a list of messages that was written as text, which is what CSV makes of one.
+/// Whether a text is a list of messages written as text, as in CSV.
 fn is_written(text: &str) -> bool {
     let inside = text.trim_start().strip_prefix('[').and_then(|rest| rest.trim_start().strip_prefix('{'));
     let key = inside.and_then(|rest| rest.trim_start().strip_prefix(['"', '\'']));
@@ -96,7 +96,7 @@ fn is_written(text: &str) -> bool {
 }
 
 impl Question {
-    /// Its words, but for those of a system.
+    /// Returns its text, without system messages.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -105,7 +105,7 @@ impl Question {
     }
 }
 
-/// How questions are put.
+/// The way in which questions are put.
 pub(crate) struct Wording<'a> {
     template: Option<Template>,
     chat: bool,
@@ -113,7 +113,7 @@ pub(crate) struct Wording<'a> {
 }
 
 impl<'a> Wording<'a> {
-    /// Errs with what is wrong with the template.
+    /// Parses the template. The error describes its fault.
     pub(crate) fn new(
         template: Option<&'a str>,
         chat: bool,
@@ -123,13 +123,13 @@ impl<'a> Wording<'a> {
         Ok(Self { template, chat, system })
     }
 
-    /// The names that the template asks for.
+    /// Returns the variables of the template.
     pub(crate) fn variables(&self) -> Vec<String> {
         self.template.as_ref().map(Template::variables).unwrap_or_default()
     }
 
-    /// What is asked. A template sees the row's columns, and the question's words as `question`.
-    /// Errs in words that follow a colon.
+    /// Returns the prompt. The template has the row's columns, and the question's text as `question`.
+    /// Errors are phrases that follow a colon.
     pub(crate) fn ask(&self, question: Question, mut row: Map<String, Value>) -> Result<Ask, String> {
         let question = match &self.template {
             None => question,
@@ -140,7 +140,7 @@ impl<'a> Wording<'a> {
                         self.variables().into_iter().filter(|name| !row.contains_key(name)).collect();
                     match (error.kind(), absent.first()) {
                         (ErrorKind::UndefinedError, Some(name)) => {
-                            format!("the template asks for `{name}`, which is not there")
+                            format!("the template uses `{name}`, which does not exist")
                         }
                         _ => format!("the template failed: {}", told(&error)),
                     }
@@ -155,12 +155,12 @@ impl<'a> Wording<'a> {
         };
         if let Some(system) = self.system {
             match messages.first() {
-                // Pilot-Commit's rows begin with an empty one.
+                // Pilot-Commit's rows begin with an empty system message.
                 Some(first) if first.role == "system" && first.content.is_empty() => {
                     messages.remove(0);
                 }
                 Some(first) if first.role == "system" => {
-                    return Err("it has a system message of its own, beside `system`".to_owned());
+                    return Err("it has its own system message, but `system` is also set".to_owned());
                 }
                 _ => {}
             }
@@ -171,15 +171,15 @@ impl<'a> Wording<'a> {
 }
 
 fn parsed(source: &str) -> Result<Template, Error> {
-    // What is written is what is asked: a prompt for a base model may mean its last newline.
+    // Keep the last newline, which a base model's prompt may need.
     let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build()?;
     Template::parse(source, Dialect::Plain, syntax, |environment| {
-        // A misspelt column is an error, never an empty prompt.
+        // A misspelt column must be an error, not an empty prompt.
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
     })
 }
 
-/// The words of a question, for a template. Of messages, those of the only one that says anything.
+/// Returns a question's text for a template. Messages must be a single one, from the user.
 fn words(question: Question) -> Result<String, String> {
     match question {
         Question::Text(text) => Ok(text),
@@ -187,7 +187,7 @@ fn words(question: Question) -> Result<String, String> {
             let mut spoken = messages.into_iter().filter(|m| !m.content.trim().is_empty());
             match (spoken.next(), spoken.next()) {
                 (Some(only), None) if only.role == "user" => Ok(only.content),
-                _ => Err("the template wants one question, and this is a conversation".to_owned()),
+                _ => Err("the template needs one question, but this is a conversation".to_owned()),
             }
         }
     }
@@ -223,7 +223,7 @@ mod tests {
         let said = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
         assert_eq!(chat, Ok(Ask::Chat(vec![said("system", "Be brief."), said("user", "How many <b>?")])));
         let misspelt = ask(Wording::new(Some("{{ body }}"), false, None), row);
-        assert_eq!(misspelt, Err("the template asks for `body`, which is not there".to_owned()));
+        assert_eq!(misspelt, Err("the template uses `body`, which does not exist".to_owned()));
         let broken = Wording::new(Some("one\n{{ question"), false, None).err();
         assert_eq!(
             broken.as_deref(),
@@ -247,7 +247,7 @@ mod tests {
         }
         let terms = format!("{{{{ {}1 }}}}", "1 + ".repeat(100_000));
         let said = Wording::new(Some(&terms), false, None).err();
-        assert!(said.is_some_and(|said| said.contains("a template has at most 131072")));
+        assert!(said.is_some_and(|said| said.contains("expected at most 131072")));
     }
 
     #[test]

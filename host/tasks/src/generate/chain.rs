@@ -1,10 +1,10 @@
-//! Chains: whole numbers with signs between them, products before sums.
+//! Chains: whole numbers with operators between them, products before sums.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What stands between two numbers.
+/// An operator between two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operator {
     /// Add.
@@ -32,17 +32,17 @@ impl fmt::Display for Operator {
     }
 }
 
-/// Numbers, and the operators between them: one less.
+/// Numbers with operators between them; there is one operator fewer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The numbers.
     pub numbers: Vec<i128>,
-    /// What stands between them.
+    /// The operators between the numbers.
     pub operators: Vec<Operator>,
 }
 
 impl Chain {
-    /// A chain as it is written, `812 + 880`, with white space between its parts.
+    /// Parses a chain such as `812 + 880`, with white space between its parts.
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split_whitespace().collect();
         let numbers: Option<Vec<i128>> = parts.iter().step_by(2).map(|n| n.parse().ok()).collect();
@@ -51,8 +51,8 @@ impl Chain {
         (chain.numbers.len() == chain.operators.len() + 1).then_some(chain)
     }
 
-    /// Its value, products first and then from left to right. `None` where it divides, or does not
-    /// fit 128 bits.
+    /// Returns the value: products first, then from left to right. `None` if it divides, or does not fit
+    /// 128 bits.
     pub fn value(&self) -> Option<i128> {
         let (mut sum, mut product) = (0_i128, *self.numbers.first()?);
         for (operator, number) in self.operators.iter().zip(&self.numbers[1..]) {
@@ -68,8 +68,8 @@ impl Chain {
         sum.checked_add(product)
     }
 
-    /// The question in a sentence: reasoning-gym 0.1.25's, of `products` where all is multiplied, of
-    /// `chain_sum` where nothing is, and else of `basic_arithmetic`.
+    /// Returns the question in a sentence of reasoning-gym 0.1.25: that of `products` if all operators
+    /// multiply, of `chain_sum` if none does, and else of `basic_arithmetic`.
     pub fn words(&self) -> String {
         if self.is_all(&[Operator::Times]) {
             format!("Solve the following multiplication: {self}. Give only the result as your final answer.")
@@ -80,12 +80,12 @@ impl Chain {
         }
     }
 
-    /// The question in as few characters as there can be: `12+34=`.
+    /// Returns the question in the fewest characters: `12+34=`.
     pub fn terse(&self) -> String {
         format!("{self}=").replace(' ', "")
     }
 
-    /// The same text for all chains that differ only in the order of their sum or product.
+    /// Returns a text that is equal for chains that differ only in the order of a sum or product.
     pub(super) fn essence(&self) -> String {
         let commutes = self.is_all(&[Operator::Plus]) || self.is_all(&[Operator::Times]);
         let mut chain = self.clone();

@@ -1,7 +1,7 @@
-//! Countdowns: numbers, and a target to make of them, using each exactly once.
+//! Countdowns: numbers, and a target to make from them, using each exactly once.
 //!
-//! TinyZero draws numbers and target apart from each other (examples/data_preprocess/countdown.py).
-//! Here the target comes out of a random expression of the numbers, so that a solution exists.
+//! TinyZero draws numbers and target independently (examples/data_preprocess/countdown.py). Here the target
+//! is the value of a random expression of the numbers, so that a solution exists.
 
 use std::ops::RangeInclusive;
 
@@ -10,14 +10,14 @@ use serde_json::json;
 use super::Exercise;
 use super::chain::Operator;
 
-/// The choices: a number for each term, and then, until one is left, which of those that are left
-/// to take first, which to take second, and what to do with them.
+/// Returns the radices of the choices: a number for each term; then, until one number is left, the first
+/// and the second one to combine, and the operator.
 pub(super) fn radices(terms: usize, largest: usize, operators: usize) -> Vec<usize> {
     let merges = (2..=terms).rev().flat_map(|left| [left, left - 1, operators]);
     std::iter::repeat_n(largest, terms).chain(merges).collect()
 }
 
-/// The countdown of these choices, unless they divide unevenly or miss the targets.
+/// Returns the countdown of these choices, unless they divide unevenly or miss the targets.
 pub(super) fn exercise(
     choices: &[usize],
     terms: usize,
@@ -42,8 +42,8 @@ pub(super) fn exercise(
     let listed = listed(&numbers, ", ");
     Some(Exercise {
         terse: format!("{}>{target}:", listed.replace(' ', "")),
-        // TinyZero's words up to where they speak of tags; only its "can only be used once" says
-        // here what its grader demands.
+        // TinyZero's text without its part about tags. Only its "can only be used once" becomes the rule
+        // that its grader applies.
         words: format!(
             "Using the numbers [{listed}], create an equation that equals {target}. You can use basic \
              arithmetic operations (+, -, *, /) and each number must be used exactly once."

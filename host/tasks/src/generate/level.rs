@@ -1,38 +1,38 @@
-//! Levels: how hard a problem is, and from its choices to the problem.
+//! Levels: the difficulty of a problem, and the problem for a list of choices.
 
 use serde::{Deserialize, Serialize};
 
 use super::chain::{Chain, Operator};
 use super::{Exercise, Style, TaskKind, countdown, sorting};
 
-/// A step of the ladder.
+/// A level of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Level {
-    /// How many numbers a problem has.
+    /// Number of terms of a problem.
     #[serde(default = "two")]
     pub terms: Range,
-    /// How many digits each number has. In sums, products and chains exactly so many, one number
-    /// after the other, with 0 among those of one digit, as in reasoning-gym. In countdowns and
-    /// sortings at most so many; the numbers of a countdown are at least 1.
+    /// Number of digits of each number. In sums, products and chains all numbers have exactly this many,
+    /// and one-digit numbers include 0, as in reasoning-gym. In countdowns and sortings this is the
+    /// maximum; the numbers of a countdown are at least 1.
     #[serde(default = "one")]
     pub digits: Range,
-    /// What stands between the numbers of a chain, + - * by default, or may be used to make a
-    /// countdown, + - * / by default. Other kinds have none to choose from.
+    /// Operators between the numbers of a chain, by default + - *, or those for the solution of a
+    /// countdown, by default + - * /. Other kinds have no choice.
     pub operators: Option<Vec<Operator>>,
-    /// The targets of countdowns; 1 to 100 by default, as in TinyZero's data.
+    /// Range of a countdown's target; by default 1 to 100, as in TinyZero's data.
     pub target: Option<Range>,
-    /// Problems at this level, where it is not the task's count.
+    /// Number of problems at this level, if it is not the task's count.
     pub count: Option<usize>,
 }
 
-/// One number, or all from one to another, with both ends.
+/// One number, or a range with both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a whole number, or a range as in [2, 4]")]
 pub enum Range {
     /// One number.
     One(u32),
-    /// From one to another.
+    /// From the first to the second number.
     Span([u32; 2]),
 }
 
@@ -54,7 +54,7 @@ fn two() -> Range {
     Range::One(2)
 }
 
-/// How many numbers of how many digits.
+/// A number of terms and a number of digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub terms: u32,
@@ -62,7 +62,7 @@ pub(super) struct Shape {
 }
 
 impl Level {
-    /// Whether problems of a kind can be drawn at this level; else why not.
+    /// Checks that problems of a kind can be drawn at this level. The error is the reason.
     pub(super) fn check(&self, kind: TaskKind) -> Result<(), String> {
         let (terms, digits) = (self.terms.ends(), self.digits.ends());
         let (most_terms, most_digits) = match kind {
@@ -77,10 +77,10 @@ impl Level {
         ];
         for (key, (from, to), least, most) in ranges {
             if from > to {
-                return Err(format!("`{key}` goes from {from} to {to}, that is, backwards"));
+                return Err(format!("`{key}` goes from {from} to {to}; expected the smaller number first"));
             }
             if from < least || to > most {
-                return Err(format!("`{key}` of {kind} is from {least} to {most}, not {from} to {to}"));
+                return Err(format!("`{key}` of {kind} must be from {least} to {most}, not {from} to {to}"));
             }
         }
         let known = match (kind, &self.operators) {
@@ -90,12 +90,12 @@ impl Level {
             (_, Some(_)) => return Err(format!("`operators` is for chains and countdowns, not for {kind}")),
         };
         if !known {
-            return Err(format!("`operators` of {kind} is a choice of at least one of {}", choice(kind)));
+            return Err(format!("`operators` of {kind} must have at least one of {}", choice(kind)));
         }
         if self.target.is_some() && kind != TaskKind::Countdown {
             return Err(format!("`target` is for countdowns, not for {kind}"));
         }
-        // What 128 bits hold, with room for a sum of products.
+        // Limited by 128-bit numbers, with space for a sum of products.
         let multiplies = self.operators(kind).contains(&Operator::Times) && kind != TaskKind::Countdown;
         if multiplies && terms.1 * digits.1 > 36 {
             return Err(format!("a product of {} numbers of {} digits is too long", terms.1, digits.1));
@@ -103,7 +103,7 @@ impl Level {
         Ok(())
     }
 
-    /// The operators in force.
+    /// Returns the operators of a kind at this level.
     fn operators(&self, kind: TaskKind) -> &[Operator] {
         use Operator::{Minus, Over, Plus, Times};
         match (kind, &self.operators) {
@@ -115,14 +115,14 @@ impl Level {
         }
     }
 
-    /// The shapes that the level's problems have.
+    /// Returns the shapes of the level's problems.
     pub(super) fn shapes(&self) -> impl Iterator<Item = Shape> {
         let (terms, digits) = (self.terms.ends(), self.digits.ends());
         (terms.0..=terms.1)
             .flat_map(move |terms| (digits.0..=digits.1).map(move |digits| Shape { terms, digits }))
     }
 
-    /// How many ways each choice that makes a problem of this shape can go.
+    /// Returns the number of options of each choice that makes a problem of this shape.
     pub(super) fn radices(&self, kind: TaskKind, shape: Shape) -> Vec<usize> {
         let terms = shape.terms as usize;
         let operators = self.operators(kind).len();
@@ -134,13 +134,13 @@ impl Level {
             }
             TaskKind::Countdown => countdown::radices(terms, power(shape.digits) as usize - 1, operators),
             TaskKind::Sorting => {
-                // Up or down, and the numbers.
+                // The direction, then the numbers.
                 std::iter::once(2).chain(std::iter::repeat_n(power(shape.digits) as usize, terms)).collect()
             }
         }
     }
 
-    /// The problem that these choices make, if they make one.
+    /// Returns the problem for these choices, if they give one.
     pub(super) fn exercise(
         &self,
         kind: TaskKind,
@@ -180,12 +180,12 @@ fn choice(kind: TaskKind) -> &'static str {
     }
 }
 
-/// The numbers of at most so many digits, 0 among them.
+/// Returns how many numbers have at most this many digits, 0 included.
 fn power(digits: u32) -> u64 {
     10_u64.pow(digits)
 }
 
-/// The least number of so many digits: reasoning-gym's "special case for 1 digit" (chain_sum.py).
+/// Returns the least number with this many digits: reasoning-gym's special case for 1 digit (chain_sum.py).
 fn least(digits: u32) -> u64 {
     if digits == 1 { 0 } else { power(digits - 1) }
 }

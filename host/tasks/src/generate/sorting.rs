@@ -1,8 +1,8 @@
-//! Sortings: numbers to put in order, up or down.
+//! Sortings: numbers to sort, in ascending or descending order.
 
 use super::{Exercise, Style};
 
-/// The first choice is up or down, the others are the numbers.
+/// Returns the problem for these choices: the direction, then the numbers.
 pub(super) fn exercise(choices: &[usize], style: Style) -> Exercise {
     let (up, numbers) = (choices[0] == 0, &choices[1..]);
     let mut sorted = numbers.to_vec();
@@ -14,8 +14,8 @@ pub(super) fn exercise(choices: &[usize], style: Style) -> Exercise {
     let (sign, direction) = if up { ('<', "ascending") } else { ('>', "descending") };
     Exercise {
         terse: format!("{sign}{}:", listed(numbers, ",")),
-        // The first line is that of reasoning_gym/algorithmic/number_sorting.py; its rules for a
-        // list of quoted numbers are left out, for its graders forgive what ours would not.
+        // The first line is that of reasoning_gym/algorithmic/number_sorting.py. Its rules for a list of
+        // quoted numbers are left out, because its grader is more tolerant than ours.
         words: format!(
             "Sort these numbers in {direction} order: {}\nGive only the numbers, separated by commas, as your \
              final answer.",

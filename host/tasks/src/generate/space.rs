@@ -1,17 +1,17 @@
-//! Spaces: what a problem can be drawn from, as choices of so many ways each.
+//! Spaces: all combinations of choices from which a problem is drawn.
 //!
-//! A small space is walked through in a random order, so that nothing comes twice and its end is
-//! known. Of a large one, choices are drawn; that one comes twice is for the caller to see.
+//! A small space is enumerated in random order, so that no combination repeats and its end is known. From a
+//! large space, combinations are drawn at random; the caller detects repetitions.
 
 use allot_allocation::seed::Stream;
 
-/// The largest space that is walked through.
+/// Largest space that is enumerated.
 const SMALL: usize = 100_000;
 
-/// All choices with these radices.
+/// All combinations of choices with these radices.
 pub(super) struct Space {
     radices: Vec<usize>,
-    /// What is left of a small space, as numbers in mixed radix.
+    /// Combinations left in a small space, as numbers in mixed radix.
     left: Option<Vec<u32>>,
 }
 
@@ -20,7 +20,7 @@ impl Space {
         let size = radices.iter().try_fold(1, |size: usize, radix| size.checked_mul(*radix));
         let left = size.filter(|size| *size <= SMALL).map(|size| {
             let mut order: Vec<u32> = (0..size as u32).collect();
-            // Fisher–Yates, from the back.
+            // Fisher–Yates shuffle, from the back.
             for at in (1..size).rev() {
                 order.swap(at, stream.below(at + 1));
             }
@@ -29,12 +29,12 @@ impl Space {
         Self { radices, left }
     }
 
-    /// Whether it is too large to come to its end.
+    /// Whether the space is too large to enumerate.
     pub(super) fn is_endless(&self) -> bool {
         self.left.is_none()
     }
 
-    /// The next choices, each below its radix; `None` where all were taken.
+    /// Returns the next choices, each below its radix; `None` once all were returned.
     pub(super) fn next(&mut self, stream: &mut Stream) -> Option<Vec<usize>> {
         let Some(left) = &mut self.left else {
             return Some(self.radices.iter().map(|radix| stream.below(*radix)).collect());

@@ -1,6 +1,6 @@
-//! The answer inside a text's last `\boxed{…}`: as graders of our own look for it, and in the three ways of
-//! the code that others were ported from. They differ on boxes that are not closed or have no braces. It
-//! knows nothing of what an answer should be.
+//! The content of a text's last `\boxed{…}`: as our own graders look for it, and in three ways of code that
+//! was ported. These differ in boxes that are not closed or have no braces. Nothing here knows the form of
+//! an answer.
 
 use std::sync::LazyLock;
 
@@ -8,8 +8,8 @@ use regex::Regex;
 
 use super::pattern;
 
-/// What the last box holds. Nothing counts in its place: if it is not closed, because the answer was cut
-/// off inside of it, it is empty. A `\boxed` without a brace ends with the line or at a dollar sign.
+/// Returns the content of the last box. If that box is not closed, because the answer was cut off in it,
+/// the content is empty. A `\boxed` without a brace ends with the line or at a dollar sign.
 pub(super) fn last(text: &str) -> Option<&str> {
     let (_, last) = text.rsplit_once(r"\boxed")?;
     let last = last.trim_start();
@@ -19,9 +19,9 @@ pub(super) fn last(text: &str) -> Option<&str> {
     last.split(['$', '\n']).next()
 }
 
-/// As `last_boxed_only_string` and `remove_boxed` of verl's `math_reward.py`, after Hendrycks' MATH.
-/// A `\boxed ` before a space goes first, wherever it stands, and ends at a dollar sign. Where upstream
-/// fails on an assertion (an `\fbox`, say) and scores 0, there is no answer.
+/// `last_boxed_only_string` and `remove_boxed` of verl's `math_reward.py`, after Hendrycks' MATH. A
+/// `\boxed ` before a space takes precedence anywhere and ends at a dollar sign. Returns `None` where
+/// upstream fails an assertion and scores 0, at an `\fbox` for example.
 pub(super) fn hendrycks(text: &str) -> Option<&str> {
     if let Some((_, last)) = text.rsplit_once(r"\boxed ") {
         return Some(last.split_once('$').map_or(last, |(answer, _)| answer));
@@ -30,14 +30,14 @@ pub(super) fn hendrycks(text: &str) -> Option<&str> {
     closed(last)
 }
 
-/// As `last_boxed_only_string` of verl's `math_dapo.py`: the last `\boxed{`, if it is closed.
+/// `last_boxed_only_string` of verl's `math_dapo.py`: the last `\boxed{`, if it is closed.
 pub(super) fn dapo(text: &str) -> Option<&str> {
     let at = text.rfind(r"\boxed{")?;
     closed(&text[at + r"\boxed".len()..])
 }
 
-/// As `extract_boxed` of tinker-cookbook's `math_grading.py`: the box that closes last. A closing brace
-/// too many anywhere in the text hides all of them. Without a box, the word after a bare `\boxed`.
+/// `extract_boxed` of tinker-cookbook's `math_grading.py`: the box that closes last. An unmatched closing
+/// brace anywhere hides all boxes. Without a box, the word after a bare `\boxed`.
 pub(super) fn tinker(text: &str) -> Option<&str> {
     static BARE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\\boxed\s+([a-zA-Z0-9]+)"));
     let mut open = Vec::new();
@@ -57,7 +57,7 @@ pub(super) fn tinker(text: &str) -> Option<&str> {
     last.or_else(|| Some(BARE.captures(text)?.get(1)?.as_str()))
 }
 
-/// What stands between the brace that `text` starts with and the one that closes it.
+/// Returns the text between the brace at the start of `text` and its closing brace.
 fn closed(text: &str) -> Option<&str> {
     let inside = text.strip_prefix('{')?;
     let mut depth = 1_usize;

@@ -1,5 +1,5 @@
-//! Letters as answers of multiple choice. It does not know how many choices there are, nor what they
-//! say.
+//! Letters as answers to multiple-choice questions. The number and the content of the choices are not known
+//! here.
 
 use std::sync::LazyLock;
 
@@ -8,25 +8,25 @@ use regex::Regex;
 use super::number::answer_line;
 use super::{boxed, pattern};
 
-/// The letter a gold answer says: `B`, `b`, `(B)`, `B.`. Nothing if it says anything else.
+/// Parses a gold answer's letter: `B`, `b`, `(B)`, `B.`. `None` for any other text.
 pub(super) fn gold(text: &str) -> Option<char> {
     static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*\(?([A-Za-z])\)?[.:]?\s*$"));
     first(&ALONE, text).map(|(letter, _)| letter)
 }
 
-/// Whether the answer's letter is `gold`, and which it is. It is looked for in the last `\boxed{…}`;
-/// without a box, in the line after the last `Answer:`; without that, it is the last capital in
-/// round brackets; without one, a capital that is the text's last word.
+/// Returns whether the answer's letter is `gold`, and the letter. It is looked for in the last `\boxed{…}`,
+/// then in the line after the last `Answer:`, then as the last capital in round brackets, then as a capital
+/// that is the last word of the text.
 pub(super) fn grade(gold: char, answer: &str) -> (bool, Option<&str>) {
     let given = boxed::last(answer).or_else(|| answer_line(answer));
     let found = given.map_or_else(|| in_running_text(answer), leading);
     (found.is_some_and(|(letter, _)| letter == gold), found.map(|(_, text)| text))
 }
 
-/// The letter that a short answer is or starts with: a capital (`\text{(B)}`, `B. Paris`), or a small
-/// one if nothing follows.
+/// Returns the letter that a short answer starts with or consists of: a capital (`\text{(B)}`, `B. Paris`),
+/// or a small one if no text follows.
 fn leading(text: &str) -> Option<(char, &str)> {
-    // Brackets, stars and dollar signs, and macros that set text.
+    // Brackets, stars, dollar signs, and macros that set text.
     const OPENING: &str = r"(?:[\s*$({\[]|\\[a-z]+\s*\{|\\\()*";
     static CAPITAL: LazyLock<Regex> =
         LazyLock::new(|| pattern(&format!(r"^{OPENING}([A-Z])(?:[^A-Za-z0-9'’]|$)")));
@@ -42,14 +42,14 @@ fn in_running_text(text: &str) -> Option<(char, &str)> {
     if let Some(found) = bracketed {
         return letter(found.as_str());
     }
-    // The pattern ends with the text, so that a look at its end is enough, and cheap. One that was cut may begin in
-    // the middle of a word.
+    // The pattern ends with the text, so matching its last characters is enough, and cheap. A cut text may
+    // begin within a word.
     let tail = end(text);
     let whole = |found: &(char, &str)| tail.len() == text.len() || found.1.as_ptr() != tail.as_ptr();
     first(&LAST, tail).filter(whole)
 }
 
-/// The last 64 characters or so.
+/// Returns the last 64 characters.
 fn end(text: &str) -> &str {
     text.char_indices().nth_back(63).map_or(text, |(at, _)| &text[at..])
 }

@@ -1,13 +1,13 @@
 //! Countdown: an expression that makes the target from the numbers, each used once, as in TinyZero's
-//! `verl/utils/reward_score/countdown.py`. It is computed in exact fractions and not by Python, and so
-//! knows `+ - * /` and round brackets only: no `//`, `**` or decimal points.
+//! `verl/utils/reward_score/countdown.py`. It is computed in exact fractions instead of Python, so it knows
+//! only `+ - * /` and round brackets: no `//`, `**` or decimal points.
 //!
-//! Upstream looks for `<answer>` in the last line only, and gives 0.1 for an answer in it that is wrong;
-//! here the last `<answer>` counts wherever it is, and there is right and wrong.
+//! Upstream looks for `<answer>` only in the last line, and gives 0.1 for a wrong answer there. Here the
+//! last `<answer>` counts anywhere, and an answer is right or wrong.
 
 use serde::Deserialize;
 
-/// The numbers given and the number to make.
+/// The given numbers and the target.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Puzzle {
@@ -16,7 +16,7 @@ pub(super) struct Puzzle {
 }
 
 impl Puzzle {
-    /// From `{"target": 42, "numbers": [1, 2, 3]}`.
+    /// Parses `{"target": 42, "numbers": [1, 2, 3]}`.
     pub(super) fn read(gold: &str) -> Option<Self> {
         serde_json::from_str(gold).ok()
     }
@@ -43,8 +43,8 @@ impl Puzzle {
     }
 }
 
-/// What the text gives as its answer: the content of its last `<answer>…</answer>`, or without any
-/// `<answer>` its last line that isn't empty. One that is not closed was cut off, and has no answer.
+/// Returns the answer in a text: the content of its last `<answer>…</answer>` or, without any `<answer>`,
+/// its last line that is not empty. An `<answer>` that is not closed was cut off, and has no answer.
 pub(super) fn expression(text: &str) -> Option<&str> {
     let given = match text.rsplit_once("<answer>") {
         Some((_, last)) => last.split_once("</answer>").map(|(inside, _)| inside),
@@ -53,7 +53,7 @@ pub(super) fn expression(text: &str) -> Option<&str> {
     given.map(str::trim)
 }
 
-/// A value past what 128 bits hold.
+/// A value does not fit 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
@@ -81,13 +81,13 @@ enum Operator {
     Negate,
 }
 
-/// The tokens of an expression. Nothing if there is anything else in it, or a number that starts with
-/// a 0, which Python refuses too.
+/// Splits an expression into tokens. `None` if it contains any other text, or a number that starts with a
+/// 0, which Python refuses, too.
 fn tokens(text: &str) -> Option<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
-        // A sign stands before a value, an operator after one.
+        // A sign precedes a value; an operator follows one.
         let after_value = matches!(tokens.last(), Some(Token::Number(_) | Token::Close));
         let mut len = first.len_utf8();
         let token = match first {
@@ -115,10 +115,10 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// The value of an expression, by Dijkstra's two stacks: brackets of any depth cost no stack of ours.
+/// Computes an expression with Dijkstra's two stacks, so that deep brackets need no recursion.
 fn value(tokens: &[Token]) -> Result<Fraction, Fault> {
     let mut values = Vec::new();
-    // Operators that wait for their right side; nothing stands for an open bracket.
+    // Operators that wait for their right side; `None` is an open bracket.
     let mut waiting: Vec<Option<Operator>> = Vec::new();
     let mut after_value = false;
     for token in tokens {
@@ -158,7 +158,7 @@ fn value(tokens: &[Token]) -> Result<Fraction, Fault> {
     values.pop().ok_or(Fault::Malformed)
 }
 
-/// What binds tighter is higher.
+/// Returns the precedence of an operator; a higher one binds tighter.
 fn rank(operator: Operator) -> u8 {
     match operator {
         Operator::Add | Operator::Subtract => 0,
@@ -179,7 +179,7 @@ fn apply(operator: Operator, values: &mut Vec<Fraction>) -> Result<(), Fault> {
         Operator::Add => (product(a, d)?.checked_add(product(c, b)?), product(b, d)?),
         Operator::Subtract => (product(a, d)?.checked_sub(product(c, b)?), product(b, d)?),
         Operator::Multiply => (Some(product(a, c)?), product(b, d)?),
-        // Python fails on a division by zero, and upstream calls the answer wrong.
+        // Python fails at a division by zero, and upstream grades the answer wrong.
         Operator::Divide if c == 0 => return Err(Fault::Malformed),
         Operator::Divide | Operator::Negate => (Some(product(a, d)?), product(b, c)?),
     };
@@ -191,7 +191,7 @@ fn product(a: i128, b: i128) -> Result<i128, Fault> {
     a.checked_mul(b).ok_or(Fault::TooLarge)
 }
 
-/// A fraction in lowest terms, its bottom above 0.
+/// A fraction in lowest terms, with a positive denominator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
     top: i128,

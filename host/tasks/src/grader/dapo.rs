@@ -1,5 +1,5 @@
-//! The two graders of verl's `math_dapo.py`: DAPO's own, which reads the line after `Answer:` and
-//! normalises it as Minerva did, and the strict one, which compares a box character by character.
+//! The two graders of verl's `math_dapo.py`: DAPO's own reads the line after `Answer:` and normalises it
+//! like Minerva; the strict one compares a box character by character.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -8,12 +8,12 @@ use regex::Regex;
 
 use super::{boxed, pattern};
 
-/// Of a solution only its last so many characters count: `compute_score`.
+/// Number of last characters of a solution that count: `compute_score`.
 const TAIL: usize = 300;
-/// And for the strict box, so many: `is_correct_strict_box`.
+/// The same for the strict box: `is_correct_strict_box`.
 const BOX_TAIL: usize = 100;
 
-/// What is replaced first, in this order: `SUBSTITUTIONS`.
+/// Texts that are replaced first, in this order: `SUBSTITUTIONS`.
 const REPLACED: [(&str, &str); 10] = [
     ("an ", ""),
     ("a ", ""),
@@ -27,7 +27,7 @@ const REPLACED: [(&str, &str); 10] = [
     (r"\text{m}", r"\text{}"),
 ];
 
-/// What is dropped then, in this order: `REMOVED_EXPRESSIONS`.
+/// Texts that are dropped next, in this order: `REMOVED_EXPRESSIONS`.
 #[rustfmt::skip]
 const DROPPED: [&str; 41] = [
     "square", "ways", "integers", "dollars", "mph", "inches", "hours", "km", "units", r"\ldots", "sue",
@@ -37,7 +37,7 @@ const DROPPED: [&str; 41] = [
     r",\!", "{,}", "\"", r"\dots",
 ];
 
-/// Whether the last `Answer:` line says what `gold` does, and what it says, normalised:
+/// Returns whether the last `Answer:` line equals `gold` after normalisation, and the normalised line:
 /// `is_correct_minerva`.
 pub(super) fn grade_line(gold: &str, answer: &str) -> (bool, Option<String>) {
     static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Answer\s*:\s*([^\n]+)"));
@@ -45,7 +45,7 @@ pub(super) fn grade_line(gold: &str, answer: &str) -> (bool, Option<String>) {
     (found.as_ref().is_some_and(|found| *found == minerva(gold)), found)
 }
 
-/// Whether the last box in the last 100 characters is `gold`, character by character, and what is in it:
+/// Returns whether the last box in the last 100 characters equals `gold` literally, and its content:
 /// `is_correct_strict_box`.
 pub(super) fn grade_box<'a>(gold: &str, answer: &'a str) -> (bool, Option<&'a str>) {
     let found = boxed::dapo(tail(answer, BOX_TAIL));
@@ -61,7 +61,7 @@ pub fn minerva(answer: &str) -> String {
             (r"(\\textbf\{)(.*?)(\})", "$2"),
             (r"(\\overline\{)(.*?)(\})", "$2"),
             (r"(\\boxed\{)(.*)(\})", "$2"),
-            // Shorthand: \fracab as \frac{a}{b}, \sqrta as \sqrt{a}.
+            // Shorthand: `\fracab` is `\frac{a}{b}`, `\sqrta` is `\sqrt{a}`.
             (r"(frac)([^{])(.)", "frac{$2}{$3}"),
             (r"(sqrt)([^{])", "sqrt{$2}"),
         ]
@@ -88,7 +88,7 @@ pub fn minerva(answer: &str) -> String {
     text.trim().to_owned()
 }
 
-/// The last `count` characters.
+/// Returns the last `count` characters.
 fn tail(text: &str, count: usize) -> &str {
     text.char_indices().nth_back(count - 1).map_or(text, |(at, _)| &text[at..])
 }

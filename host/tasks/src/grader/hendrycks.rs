@@ -1,6 +1,6 @@
-//! String rules of Hendrycks' MATH, as two trainers have them: verl's `math_reward.py` and, with small
-//! differences, tinker-cookbook's `math_grading.py`. They know no arithmetic: equal answers are those
-//! that end up as equal text.
+//! String rules of Hendrycks' MATH in two versions: verl's `math_reward.py` and, with small differences,
+//! tinker-cookbook's `math_grading.py`. They do no arithmetic: two answers are equal if their texts are
+//! equal after the rules.
 
 use std::sync::LazyLock;
 
@@ -9,27 +9,27 @@ use regex::Regex;
 use super::python::{Raised, int};
 use super::{boxed, pattern};
 
-/// Whose copy of the rules.
+/// A version of the rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copy {
     Verl,
     Tinker,
 }
 
-/// Whether the last box says the same as `gold`, and what it says: `compute_score` of verl's
+/// Returns whether the last box equals `gold` under the rules, and its content: `compute_score` of verl's
 /// `math_reward.py`.
 pub(super) fn grade<'a>(gold: &str, answer: &'a str) -> (bool, Option<&'a str>) {
     let found = boxed::hendrycks(answer);
     let equal = found.is_some_and(|found| match (strip(found, Copy::Verl), strip(gold, Copy::Verl)) {
         (Ok(found), Ok(gold)) => found == gold,
-        // If either can't be brought to its plain form, neither is: `is_equiv`.
+        // If a rule fails for either, both are compared unchanged: `is_equiv`.
         _ => found == gold,
     });
     (equal, found)
 }
 
-/// `normalize_answer` of tinker-cookbook's `math_grading.py`. Where a rule fails, the answer stays as
-/// it was before all rules.
+/// `normalize_answer` of tinker-cookbook's `math_grading.py`. If a rule fails, the answer stays as it was
+/// before all rules.
 pub fn mathd(answer: &str) -> String {
     static TEXT: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\\text\{(.+?)\}\n?$"));
     let mut answer = answer.trim();
@@ -39,7 +39,7 @@ pub fn mathd(answer: &str) -> String {
     strip(answer, Copy::Tinker).unwrap_or_else(|Raised| answer.to_owned())
 }
 
-/// `strip_string` and `_strip_string`, rule after rule: their order matters.
+/// `strip_string` and `_strip_string`, rule by rule: their order matters.
 fn strip(text: &str, copy: Copy) -> Result<String, Raised> {
     let mut text = text.replace('\n', "").replace(r"\!", "").replace(r"\\", r"\");
     text = text.replace("tfrac", "frac").replace("dfrac", "frac");
@@ -49,7 +49,7 @@ fn strip(text: &str, copy: Copy) -> Result<String, Raised> {
     if copy == Copy::Verl {
         text = text.replace(r"\\%", "");
     }
-    // Tinker's copy does this twice, and the second time may find one that the first left.
+    // Tinker's version does this twice. The second time may find one that the first time created.
     text = text.replace(r"\%", "");
     if copy == Copy::Tinker {
         text = text.replace(r"\%", "");
@@ -61,7 +61,7 @@ fn strip(text: &str, copy: Copy) -> Result<String, Raised> {
     if text.starts_with('.') {
         text.insert(0, '0');
     }
-    // `k = 5` says 5, if the name is short and there is one equals sign.
+    // `k = 5` means 5, if the name is short and there is one equals sign.
     let value = match text.split_once('=') {
         Some((name, value)) if !value.contains('=') && name.chars().count() <= 2 => value,
         _ => &text,
@@ -74,7 +74,7 @@ fn strip(text: &str, copy: Copy) -> Result<String, Raised> {
     with_slash_as_fraction(text, copy)
 }
 
-/// What stands before `\text{ `, which describes units.
+/// Returns the text before `\text{ `, which begins a unit.
 fn without_units(text: &str) -> Result<&str, Raised> {
     match text.split_once(r"\text{ ") {
         None => Ok(text),
@@ -83,7 +83,7 @@ fn without_units(text: &str) -> Result<&str, Raised> {
     }
 }
 
-/// `\sqrt3` as `\sqrt{3}`.
+/// Writes `\sqrt3` as `\sqrt{3}`.
 fn with_braced_roots(text: &str) -> Result<String, Raised> {
     let mut parts = text.split(r"\sqrt");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -100,8 +100,8 @@ fn with_braced_roots(text: &str) -> Result<String, Raised> {
     Ok(out)
 }
 
-/// `\frac12`, `\frac1{2}` as `\frac{1}{2}`. One with less than two characters after it leaves the whole
-/// text as it is; one at the end fails.
+/// Writes `\frac12` and `\frac1{2}` as `\frac{1}{2}`. A `\frac` before a single character leaves the whole
+/// text unchanged; one at the end fails.
 fn with_braced_fractions(text: &str) -> Result<String, Raised> {
     let mut parts = text.split(r"\frac");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -122,8 +122,8 @@ fn with_braced_fractions(text: &str) -> Result<String, Raised> {
     Ok(out)
 }
 
-/// `3/4` as `\frac{3}{4}`. If Python reads both as integers but would write them differently (`03/4`),
-/// verl's copy leaves them, and tinker's fails.
+/// Writes `3/4` as `\frac{3}{4}`. If Python reads both as integers but would write them differently
+/// (`03/4`), verl's version leaves them, and Tinker's fails.
 fn with_slash_as_fraction(text: String, copy: Copy) -> Result<String, Raised> {
     let Some((top, bottom)) = text.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
         return Ok(text);

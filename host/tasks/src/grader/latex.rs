@@ -1,6 +1,6 @@
-//! LaTeX source as a tree, read as tolerantly as pylatexenc 2.11 does (`latexwalker/__init__.py` with
-//! its defaults): every mistake in the source is passed over, and what can be made of the rest is
-//! kept. It knows which macros take arguments, and not what they mean.
+//! LaTeX source as a tree, read as tolerantly as by pylatexenc 2.11 (`latexwalker/__init__.py` with its
+//! defaults): mistakes in the source are skipped, and the rest is kept. This module knows which macros take
+//! arguments, but not their meaning.
 
 use std::sync::LazyLock;
 
@@ -9,53 +9,53 @@ use regex::Regex;
 use super::macros::{Body, Text, environment, with_arguments};
 use super::pattern;
 
-/// Groups, formulas, environments and arguments inside each other, at most. Upstream gives up where
-/// Python's stack ends, somewhere past 300.
+/// Maximum depth of groups, formulas, environments and arguments. Upstream fails where Python's stack ends,
+/// somewhere past 300.
 const DEEPEST: usize = 100;
-/// Tokens read, at most, for each byte of the source, and at least for this many bytes. What arguments
-/// were read as is thrown away where the source ends before the last of them, and read again. In
-/// `\frac{\frac{\frac{…` that doubles the work with each level; upstream goes on until its timeout.
+/// Maximum number of tokens per byte of the source, and the minimum number of bytes to assume. Arguments
+/// are discarded and read again if the source ends before the last one. In `\frac{\frac{\frac{…` that
+/// doubles the work with each level; upstream continues until its timeout.
 const STEPS: usize = 8;
 const LEAST: usize = 1000;
 
 /// A piece of LaTeX.
 #[derive(Debug, PartialEq)]
 pub(super) enum Node<'a> {
-    /// Characters that mean themselves.
+    /// Characters without a special meaning.
     Chars(String),
-    /// A comment, of which the space after it is left.
+    /// A comment, represented by the space after it.
     Comment(&'a str),
-    /// What stands between braces.
+    /// The content of braces.
     Group(Vec<Node<'a>>),
     /// A macro.
     Macro {
         /// Its name.
         name: &'a str,
-        /// Its arguments. Not there if they were not to be read, or the source ended before them.
+        /// Its arguments; `None` if they were not to be read, or the source ended before them.
         arguments: Option<Vec<Option<Node<'a>>>>,
         /// The space after its name.
         space: &'a str,
     },
-    /// An environment and its body. None of those with a meaning shows its arguments.
+    /// An environment and its body. No environment with a meaning shows its arguments.
     Environment(&'a str, Vec<Node<'a>>),
-    /// Characters with a meaning of their own, such as `--`.
+    /// Characters with a special meaning, such as `--`.
     Special(&'a str),
-    /// A formula, inline or on lines of its own.
+    /// A formula, inline or as a block.
     Formula(Display, Vec<Node<'a>>),
 }
 
-/// How a formula is set.
+/// Layout of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Display {
     Inline,
     Block,
 }
 
-/// A source too deep or too long-winded to read.
+/// The source is too deep or takes too many steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooMuch;
 
-/// Reads all of `source`.
+/// Parses `source`.
 pub(super) fn read(source: &str) -> Result<Vec<Node<'_>>, TooMuch> {
     let steps = STEPS * source.len().max(LEAST);
     let mut reader = Reader { source, steps, depth: 0 };
@@ -64,23 +64,23 @@ pub(super) fn read(source: &str) -> Result<Vec<Node<'_>>, TooMuch> {
 
 struct Reader<'a> {
     source: &'a str,
-    /// Tokens that may still be read.
+    /// Number of tokens that may still be read.
     steps: usize,
     depth: usize,
 }
 
-/// What tokens depend on.
+/// The context on which tokens depend.
 #[derive(Clone, Copy, Default)]
 struct Setting {
-    /// Inside `$…$`, where `$$` is two dollar signs.
+    /// Whether this is inside `$…$`, where `$$` is two dollar signs.
     dollar: bool,
-    /// Where brackets are braces.
+    /// Whether brackets act as braces.
     brackets: bool,
-    /// Where `\begin` and `\end` are macros like any other.
+    /// Whether `\begin` and `\end` are ordinary macros.
     bare: bool,
 }
 
-/// Where a list of nodes ends. All of them end where the source does.
+/// End of a list of nodes. Every list also ends with the source.
 #[derive(Clone, Copy)]
 enum Until<'a> {
     End,
@@ -91,7 +91,7 @@ enum Until<'a> {
 
 struct Token<'a> {
     kind: TokenKind<'a>,
-    /// Where it starts, after the space.
+    /// Its start, after the space.
     start: usize,
     end: usize,
     /// The space before it.
@@ -112,11 +112,11 @@ enum TokenKind<'a> {
     Nothing,
 }
 
-/// An expression, or none where the source ended.
+/// An expression and its end; `None` if the source ended.
 type Read<T> = Result<Option<(T, usize)>, TooMuch>;
 
 impl<'a> Reader<'a> {
-    /// `get_latex_nodes`: nodes from `at`, and where they end.
+    /// `get_latex_nodes`: returns the nodes from `at`, and their end.
     fn nodes(
         &mut self,
         mut at: usize,
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
                 (TokenKind::Close(brace), Until::Brace(closing)) if brace == closing => break,
                 (TokenKind::Finish(name), Until::Environment(open)) if name == open => break,
                 (TokenKind::Formula(mark), Until::Formula(closing)) if mark == closing => break,
-                // Upstream calls these mistakes and passes over them; characters are dealt with above.
+                // Upstream calls these mistakes and skips them. Characters are handled above.
                 (
                     TokenKind::Close(_)
                     | TokenKind::Finish(_)
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         Ok((Node::Group(nodes), end))
     }
 
-    /// `parse_args`: a macro's or environment's arguments, unless the source ends before the last one.
+    /// `parse_args`: arguments of a macro or environment; `None` if the source ends before the last one.
     fn arguments(
         &mut self,
         mut at: usize,
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
                 },
                 b'[' => self.optional(at, takes, setting)?,
                 _ => {
-                    // A star is looked for without knowing of formulas.
+                    // A star is looked for outside of any formula context.
                     let token = self.token(at, Setting::default())?;
                     match token.kind {
                         TokenKind::Nothing => return Ok(None),
@@ -243,8 +243,8 @@ impl<'a> Reader<'a> {
 
     /// `get_latex_maybe_optional_arg`.
     fn optional(&mut self, at: usize, takes: &str, setting: Setting) -> Read<Node<'a>> {
-        // Only the line break takes a star and a bracket and nothing else, and its bracket has to follow
-        // at once: in `\\ [C,D]` it starts the next line.
+        // Only the line break takes a star and a bracket and no more. Its bracket must follow directly: in
+        // `\\ [C,D]` it starts the next line.
         if takes == "*[" && self.source[at..].starts_with(char::is_whitespace) {
             return Ok(None);
         }
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `get_latex_expression`: what TeX takes as one argument.
+    /// `get_latex_expression`: one argument in TeX.
     fn expression(&mut self, mut at: usize, setting: Setting) -> Read<Node<'a>> {
         loop {
             let token = self.token(at, Setting { brackets: false, bare: true, ..setting })?;
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
                     at = token.end;
                     continue;
                 }
-                // A closing token of an outer group is not an argument; it stays for that group.
+                // A closing token of an outer group is not an argument; it remains for that group.
                 TokenKind::Macro { name: "end", .. } | TokenKind::Close(_) => {
                     end = token.start;
                     Node::Chars(String::new())
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
 
     /// `get_token`: the token at `at`.
     fn token(&mut self, at: usize, setting: Setting) -> Result<Token<'a>, TooMuch> {
-        /// What means more than itself, longest first.
+        /// Characters with a special meaning, longest first.
         const SPECIALS: [&str; 8] = ["---", "--", "``", "''", "!`", "?`", "&", "~"];
 
         self.steps = self.steps.checked_sub(1).ok_or(TooMuch)?;
@@ -301,7 +301,7 @@ impl<'a> Reader<'a> {
             _ if paragraph => token(TokenKind::Chars("\n\n"), 2),
             '\\' => match escape(rest, setting) {
                 Some((kind, len)) => token(kind, len),
-                // Upstream forgets the space before a backslash that ends the source, and stays there.
+                // Upstream drops the space before a backslash at the end of the source, and stays there.
                 None => Token { kind: TokenKind::Nothing, start: at, end: at, space: "" },
             },
             '%' => {
@@ -322,8 +322,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The space that `rest` starts with, and whether an empty line follows: the two line breaks of one are
-/// a token of their own.
+/// Returns the white space that `rest` starts with, and whether an empty line follows. The two line breaks
+/// of an empty line are a separate token.
 fn space(rest: &str) -> (&str, bool) {
     let all = &rest[..rest.len() - rest.trim_start().len()];
     match all.find("\n\n") {
@@ -332,7 +332,7 @@ fn space(rest: &str) -> (&str, bool) {
     }
 }
 
-/// What starts with a backslash, and how long it is. Nothing if the source ends there.
+/// Returns the token that starts with a backslash, and its length. `None` if the source ends there.
 fn escape(rest: &str, setting: Setting) -> Option<(TokenKind<'_>, usize)> {
     static NAME: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*\{([\w* ._-]+)\}"));
     let body = &rest[1..];
@@ -352,13 +352,13 @@ fn escape(rest: &str, setting: Setting) -> Option<(TokenKind<'_>, usize)> {
             Some((all, environment)) => (TokenKind::Finish(environment.as_str()), len + all.end()),
         });
     }
-    // TeX drops the space after a macro of letters, and keeps it after `\&`.
+    // TeX drops the space after a macro of letters, but keeps it after `\&`.
     let space = if letters > 0 { space(after).0 } else { "" };
     len += space.len();
     Some((TokenKind::Macro { name, space }, len))
 }
 
-/// A comment: of it counts only the space after, from the line's end on, unless the next line is empty.
+/// Parses a comment. Only the space from its line's end on counts, unless the next line is empty.
 fn comment(rest: &str) -> (TokenKind<'_>, usize) {
     let Some(end) = rest.find(['\n', '\r']) else { return (TokenKind::Comment(""), rest.len()) };
     let next = &rest[end + 1..];

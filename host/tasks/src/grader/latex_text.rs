@@ -1,22 +1,22 @@
-//! LaTeX as plain text, as pylatexenc 2.11 writes it (`latex2text/__init__.py` with its defaults), and
-//! then as tinker-cookbook's `_parse_latex` wants it. It knows no mathematics: `\frac{1}{2}` is `1/2`
-//! because a table says so.
+//! LaTeX as plain text, as pylatexenc 2.11 writes it (`latex2text/__init__.py` with its defaults), and then
+//! in the form of tinker-cookbook's `_parse_latex`. Nothing here knows mathematics: `\frac{1}{2}` is `1/2`
+//! because of a table.
 
 use super::latex::{Display, Node, TooMuch, read};
 use super::macros::{Body, Text, environment, with_arguments};
 use super::symbols::symbol;
 
-/// Characters that may be written, at most, for each byte of the source, and at least for this many
-/// bytes. Accents on accents and columns as wide as the widest cell could write far more.
+/// Maximum length of a text, per byte of the source, and the minimum number of bytes to assume. Accents on
+/// accents and wide matrix columns could otherwise write far more.
 const GROWTH: usize = 64;
 const LEAST: usize = 1000;
 
-/// Why some LaTeX has no text.
+/// Reason why some LaTeX has no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untextable {
-    /// Upstream raises an exception: for a root without its argument, say.
+    /// Upstream raises an exception, for a root without its argument, for example.
     Raised,
-    /// It nests too deep, or is too much work.
+    /// It nests too deep or takes too much work.
     TooMuch,
 }
 
@@ -26,11 +26,11 @@ impl From<TooMuch> for Untextable {
     }
 }
 
-/// `_parse_latex` of tinker-cookbook's `math_grading.py`: LaTeX as text that is close to what sympy
-/// reads.
+/// `_parse_latex` of tinker-cookbook's `math_grading.py`: returns LaTeX as text that is close to sympy's
+/// syntax.
 pub fn latex_to_text(source: &str) -> Result<String, Untextable> {
     let source = source.replace(r"\tfrac", r"\frac").replace(r"\dfrac", r"\frac");
-    // So that a mixed number is told from its fraction.
+    // Separates a mixed number from its fraction.
     let source = source.replace(r"\frac", r" \frac");
     let writer = Writer { most: GROWTH * source.len().max(LEAST) };
     let mut text = writer.list(&read(&source)?, Mode::Prose)?;
@@ -43,17 +43,17 @@ pub fn latex_to_text(source: &str) -> Result<String, Untextable> {
     Ok(text.trim().to_owned())
 }
 
-/// Where text is written.
+/// Context of the text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Outside formulas: spaces are kept, but for those after a macro's name.
+    /// Outside formulas: spaces are kept, except those after a macro's name.
     Prose,
-    /// In a formula: spaces alone are dropped, and those after a macro's name kept.
+    /// In a formula: text of only spaces is dropped, and spaces after a macro's name are kept.
     Formula,
 }
 
 struct Writer {
-    /// The longest that any text may get.
+    /// Maximum length of any text.
     most: usize,
 }
 
@@ -70,7 +70,7 @@ impl Writer {
             }
             out.push_str(&self.node(node, place)?);
             after_name = match node {
-                // Without any argument: an optional one that is missing does not count.
+                // The space counts if there is no argument; a missing optional one does not count as one.
                 Node::Macro { name, arguments, space } => {
                     let takes = with_arguments(name).map_or("", |known| known.takes);
                     let given = arguments.as_ref().is_some_and(|given| given.iter().any(Option::is_some));
@@ -114,7 +114,7 @@ impl Writer {
         match known.text {
             Text::Nothing => Ok(String::new()),
             Text::Arguments | Text::Prose => arguments.iter().map(argument).collect(),
-            // Arguments that no one asks for are not written, and so can't fail.
+            // Unused arguments are not written, so they cannot fail.
             Text::Template(template) if !template.contains('%') => Ok(template.to_owned()),
             Text::Template(template) => {
                 let texts = arguments.iter().map(argument).collect::<Result<Vec<_>, _>>()?;
@@ -146,7 +146,7 @@ impl Writer {
         }
     }
 
-    /// `fmt_matrix_environment_node`: rows and columns in brackets, all cells as wide as the widest.
+    /// `fmt_matrix_environment_node`: rows and columns in brackets, with cells as wide as the widest.
     fn matrix(&self, body: &[Node], place: Mode) -> Written {
         let rows = body.split(|node| matches!(node, Node::Macro { name: "\\", .. })).map(|row| {
             let cells = row.split(|node| *node == Node::Special("&")).filter(|cell| !cell.is_empty());
@@ -154,7 +154,7 @@ impl Writer {
         });
         let rows = rows.collect::<Result<Vec<Vec<String>>, Untextable>>()?;
         let widths = rows.iter().flatten().map(|cell| cell.chars().count());
-        // Upstream asks for the largest of none.
+        // Upstream takes the maximum of an empty list here.
         let width = widths.max().ok_or(Untextable::Raised)?;
         let cells = rows.iter().map(Vec::len).sum::<usize>();
         if cells.saturating_mul(width) > self.most {
@@ -171,8 +171,8 @@ impl Writer {
     }
 }
 
-/// Python's `template % arguments`. With more or fewer `%s` than arguments, upstream warns and keeps the
-/// template; where a numbered one is missing, it fails.
+/// Python's `template % arguments`. If the number of `%s` is not that of the arguments, upstream warns and
+/// keeps the template. If a numbered argument is missing, it fails.
 fn fill(template: &str, arguments: &[String]) -> Written {
     let mut parts = template.split("%s");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -194,7 +194,7 @@ fn fill(template: &str, arguments: &[String]) -> Written {
     Ok(out)
 }
 
-/// What characters with a meaning of their own stand for.
+/// Returns the text for characters with a special meaning.
 fn special(chars: &str) -> &str {
     match chars {
         "---" => "—",

@@ -1,34 +1,34 @@
-//! LaTeX macros and environments with arguments: which ones they take and what becomes of them as text,
-//! after the defaults of pylatexenc 2.11 (`latexwalker/_defaultspecs.py`, `latex2text/_defaultspecs.py`).
-//! One more is a line more.
+//! LaTeX macros and environments with arguments: the arguments they take and the text they become, after
+//! the defaults of pylatexenc 2.11 (`latexwalker/_defaultspecs.py`, `latex2text/_defaultspecs.py`). Add a
+//! line to add a macro.
 
 /// A macro with arguments.
 pub(super) struct Macro {
     name: &'static str,
-    /// What it takes: `{` an expression, `[` an optional one in brackets, `*` an optional star.
+    /// Its arguments: `{` an expression, `[` an optional one in brackets, `*` an optional star.
     pub(super) takes: &'static str,
-    /// What becomes of it.
+    /// Its text.
     pub(super) text: Text,
 }
 
-/// What becomes of a macro with arguments.
+/// Text of a macro with arguments.
 #[derive(Clone, Copy)]
 pub(super) enum Text {
     /// Nothing.
     Nothing,
-    /// Its arguments, one after the other.
+    /// Its arguments, concatenated.
     Arguments,
-    /// Its arguments, read as running text even inside a formula.
+    /// Its arguments, read as prose even inside a formula.
     Prose,
     /// A template: `%s` is the next argument, `%(2)s` the second.
     Template(&'static str),
-    /// Its argument's letters from an alphabet of mathematics.
+    /// The letters of its argument in a mathematical alphabet.
     Alphabet(&'static Alphabet),
-    /// Its argument's characters, each with an accent.
+    /// The characters of its argument, each with an accent.
     Accent(&'static Accent),
 }
 
-/// What `\name` takes and what becomes of it, if it takes arguments.
+/// Returns the arguments and text of `\name`, if it takes arguments.
 pub(super) fn with_arguments(name: &str) -> Option<&'static Macro> {
     MACROS.iter().find(|known| known.name == name)
 }
@@ -43,7 +43,7 @@ use Text::{Arguments, Nothing, Prose, Template};
 const MACROS: &[Macro] = &[
     the("frac", "{{", Template("%s/%s")),
     the("nicefrac", "{{", Template("%s/%s")),
-    // Known as text but not to the parser, so that its arguments are never there.
+    // Its text is known, but the parser does not know it, so its arguments never exist.
     the("textfrac", "", Template("%s/%s")),
     the("sqrt", "[{", Template("√(%(2)s)")),
     the("ensuremath", "{", Template("%s")),
@@ -141,18 +141,18 @@ const MACROS: &[Macro] = &[
     the("fcolorbox", "[{[{{", Template("%(5)s")),
 ];
 
-/// What becomes of an environment's body.
+/// Text of an environment's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// It is text like any other. So are unknown environments.
+    /// Ordinary text; also for unknown environments.
     Plain,
     /// Rows and columns between brackets.
     Matrix,
-    /// A formula on lines of its own.
+    /// A formula as a block.
     Formula,
 }
 
-/// What `\begin{name}` takes, and what becomes of the body.
+/// Returns the arguments of `\begin{name}` and the kind of its body.
 pub(super) fn environment(name: &str) -> (&'static str, Body) {
     match name {
         "array" => ("[{", Body::Matrix),
@@ -166,8 +166,8 @@ pub(super) fn environment(name: &str) -> (&'static str, Body) {
     }
 }
 
-/// An alphabet of mathematics: where its capital and its small letters start in Unicode, and the
-/// letters that stand elsewhere.
+/// A mathematical alphabet: the first capital and the first small letter in Unicode, and letters in other
+/// places.
 pub(super) struct Alphabet {
     capitals: u32,
     small: u32,
@@ -175,7 +175,7 @@ pub(super) struct Alphabet {
 }
 
 impl Alphabet {
-    /// `c` from this alphabet. What is no letter stays.
+    /// Returns `c` in this alphabet. A character that is not a letter is returned unchanged.
     pub(super) fn letter(&self, c: char) -> char {
         if let Some((_, there)) = self.elsewhere.iter().find(|(letter, _)| *letter == c) {
             return *there;
@@ -208,8 +208,8 @@ static DOUBLE_STRUCK: Alphabet = alphabet(0x1D538, &[
 static SANS: Alphabet = alphabet(0x1D5A0, &[]);
 static MONOSPACE: Alphabet = alphabet(0x1D670, &[]);
 
-/// An accent: the character that combines with the one before, and the pairs that Unicode has composed
-/// (upstream asks for normal form C; these are the ones for Latin and Greek letters and for relations).
+/// An accent: its combining character, and the pairs that have a composed character in Unicode. Upstream
+/// uses normal form C; these are the pairs of Latin and Greek letters and of relations.
 pub(super) struct Accent {
     combining: char,
     composed: &'static str,
@@ -230,7 +230,7 @@ impl Accent {
                 return;
             }
         }
-        // The normal form also sorts accents on one character, from below to above it.
+        // The normal form also sorts several accents of one character, from below to above.
         if layer(self.combining) < layer(c) {
             out.extend([self.combining, c]);
         } else {
@@ -239,7 +239,7 @@ impl Accent {
     }
 }
 
-/// Unicode's combining class of an accent from here, and 0 of any other character.
+/// Returns the Unicode combining class of an accent in this file, and 0 for other characters.
 fn layer(c: char) -> u8 {
     match c {
         '\u{338}' => 1,

@@ -1,5 +1,5 @@
-//! Numbers as answers: the one that the text gives as its answer, compared digit by digit, so that no
-//! number is too large. Fractions, powers and words are not numbers here.
+//! Numbers as answers: finds the number that a text gives as its answer. Numbers are compared by digits, so
+//! that none is too large. Fractions, powers and words are not numbers here.
 
 use std::sync::LazyLock;
 
@@ -7,17 +7,17 @@ use regex::Regex;
 
 use super::{boxed, pattern};
 
-/// Which numbers count.
+/// The kind of number that a gold answer may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NumberKind {
-    /// Only those without digits other than 0 after the point.
+    /// Only numbers whose digits after the point are all 0.
     Integer,
-    /// All.
+    /// All numbers.
     Decimal,
 }
 
-/// What a gold answer says: the number that is all of it, after a `####` if there is one (GSM8K's
-/// solutions end so), with or without a dollar sign. Nothing if it is no number, or not of this kind.
+/// Parses a gold answer: a number, after `####` if there is one (as in GSM8K's solutions), with or without
+/// a dollar sign. `None` if it is not a number, or not of this kind.
 pub(super) fn gold(text: &str, kind: NumberKind) -> Option<Number> {
     let text = text.rsplit_once("####").map_or(text, |(_, last)| last).trim();
     let found = numbers(text).last()?;
@@ -28,9 +28,9 @@ pub(super) fn gold(text: &str, kind: NumberKind) -> Option<Number> {
     Number::read(found).filter(|number| kind == NumberKind::Decimal || number.after.is_empty())
 }
 
-/// Whether the answer's number is `gold`, and which it is: the number in the last box; without a box, the
-/// one after the last `####` or `Answer:`, whichever comes later; without these, the last number of the text.
-/// A box that is empty or not closed has none, and neither has a marker with nothing after it.
+/// Returns whether the answer's number is `gold`, and the number: that in the last box; without a box, that
+/// after the last `####` or `Answer:`, whichever comes later; else the last number of the text. An empty or
+/// open box has none, and neither has a marker without text after it.
 pub(super) fn grade<'a>(gold: &Number, answer: &'a str) -> (bool, Option<&'a str>) {
     let found = match (boxed::last(answer), hash_line(answer), answer_line(answer)) {
         (Some(inside), _, _) => stated(inside),
@@ -43,8 +43,8 @@ pub(super) fn grade<'a>(gold: &Number, answer: &'a str) -> (bool, Option<&'a str
     (found.and_then(Number::read).as_ref() == Some(gold), found)
 }
 
-/// The line after the last `####` that is not a heading, on the same line or the next that isn't empty; empty
-/// if nothing follows, because the answer was cut off. A heading begins with words.
+/// Returns the line after the last `####` that is not a heading: the rest of its line, or the next line
+/// that is not empty. It is empty if the answer was cut off there. A heading begins with words.
 fn hash_line(text: &str) -> Option<&str> {
     let heading = |line: &str| {
         line.contains(char::is_alphabetic) && leading(line).is_none() && starting(line).is_none()
@@ -54,14 +54,14 @@ fn hash_line(text: &str) -> Option<&str> {
     lines.find(|line| !heading(line))
 }
 
-/// The line after the last `Answer:`, likewise.
+/// Returns the line after the last `Answer:`.
 pub(super) fn answer_line(text: &str) -> Option<&str> {
     static LABEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)answer\**\s*:\**\s*([^\n]*)"));
     Some(LABEL.captures_iter(text).last()?.get(1)?.as_str())
 }
 
-/// The number that a box or a line states: the one that it [starts](starting) with, or else the last of a
-/// sentence (`After 2 days 42`) without a formula.
+/// Returns the number that a box or a line states: the one that it [starts](starting) with, or else the
+/// last of a sentence (`After 2 days 42`) without a formula.
 fn stated(text: &str) -> Option<&str> {
     static FORMULA: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"frac|\\sqrt|\^\{?[-0-9a-z]|[0-9]\s*(?:[-+*/×÷·x]|\\(?:times|cdot|div))\s*[0-9]")
@@ -70,15 +70,15 @@ fn stated(text: &str) -> Option<&str> {
     starting(text).or_else(|| numbers(text).last().filter(|_| sentence()))
 }
 
-/// The number that a line begins with, whatever is said of it afterwards (`42 in 2 ways`), or the one after its
-/// last equals sign. Nothing if another number follows in a list or an expression: `42, 43`, `6 x 7`.
+/// Returns the number at the start of a line, whatever text follows (`42 in 2 ways`), or after its last
+/// equals sign. `None` if another number follows in a list or an expression: `42, 43`, `6 x 7`.
 fn starting(text: &str) -> Option<&str> {
     let alone = |text| leading(text).filter(|(_, after)| stands_alone(after)).map(|(number, _)| number);
     alone(text).or_else(|| alone(text.rsplit_once('=')?.1))
 }
 
-/// The number that a text begins with, but for words like `The answer is`, brackets, stars and dollar
-/// signs; and what follows it.
+/// Returns the number at the start of a text and the text after it. Words like `The answer is`, brackets,
+/// stars and dollar signs may precede it.
 fn leading(text: &str) -> Option<(&str, &str)> {
     static OPENING: LazyLock<Regex> = LazyLock::new(|| {
         let words = r"(?i:(?:the\s+)?(?:final\s+)?answer(?:\s+is)?)";
@@ -90,7 +90,7 @@ fn leading(text: &str) -> Option<(&str, &str)> {
     OPENING.is_match(&text[..at]).then(|| (number, &text[at + number.len()..]))
 }
 
-/// Whether what follows a number says something of it, and doesn't go on with an expression or a list.
+/// Whether the text after a number describes it, rather than continuing an expression or a list.
 fn stands_alone(after: &str) -> bool {
     static GOES_ON: LazyLock<Regex> = LazyLock::new(|| {
         let space = r"(?:[\s_`$€{}\])]|\*\*|\\[,;:! )\]]|\\(?:text|math)[a-z]*|\\right)*";
@@ -102,18 +102,18 @@ fn stands_alone(after: &str) -> bool {
     !GOES_ON.is_match(after)
 }
 
-/// A number, by its digits.
+/// A number as digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     negative: bool,
-    /// Digits before the point, without zeros in front.
+    /// Digits before the point, without leading zeros.
     before: String,
-    /// Digits after it, without zeros at the end.
+    /// Digits after the point, without trailing zeros.
     after: String,
 }
 
 impl Number {
-    /// From what [`numbers`] finds.
+    /// Parses a text found by [`numbers`].
     fn read(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix(['-', '−']) {
             Some(text) => (true, text.trim_start_matches(['$', '\\'])),
@@ -123,7 +123,7 @@ impl Number {
         let before: String = before.chars().filter(char::is_ascii_digit).collect();
         let before = before.trim_start_matches('0').to_owned();
         let after = after.trim_end_matches('0').to_owned();
-        // A version, a date.
+        // A version or a date.
         if after.contains('.') {
             return None;
         }
@@ -132,9 +132,9 @@ impl Number {
     }
 }
 
-/// The numbers in a text: digits with points and commas among them, also as LaTeX spaces them (`1{,}234`,
-/// `1,\!234`, `1\,234`), and a minus sign, before a dollar sign too, if it follows no letter, digit or closing
-/// bracket. Commas that don't group thousands end a number: `1,2` is two.
+/// Returns the numbers in a text: digits with points and commas, also in LaTeX (`1{,}234`, `1,\!234`,
+/// `1\,234`). A minus sign belongs to a number, even before a dollar sign, unless it follows a letter,
+/// digit or closing bracket. A comma that does not group thousands ends a number: `1,2` is two.
 fn numbers(text: &str) -> impl Iterator<Item = &str> {
     const COMMA: &str = r"(?:\{,\}|,\\!|\\,|,)";
     static RUN: LazyLock<Regex> =
@@ -149,7 +149,7 @@ fn numbers(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A number of a text, with the minus sign before it.
+/// Returns a number in a text with the minus sign before it.
 fn with_sign<'a>(text: &'a str, number: &'a str) -> &'a str {
     let start = offset(text, number);
     let before = text[..start].trim_end_matches(['$', '\\']);
@@ -161,7 +161,7 @@ fn with_sign<'a>(text: &'a str, number: &'a str) -> &'a str {
     }
 }
 
-/// Where a part of a text begins in it.
+/// Returns the offset of a part of a text.
 fn offset(text: &str, part: &str) -> usize {
     part.as_ptr() as usize - text.as_ptr() as usize
 }

@@ -1,6 +1,5 @@
-//! The second normaliser of tinker-cookbook's `math_grading.py`, which it has from PRM800K's
-//! `grading/grader.py`: LaTeX to text, units and spaces dropped, mixed numbers summed. It compares
-//! nothing.
+//! The second normaliser of tinker-cookbook's `math_grading.py`, from PRM800K's `grading/grader.py`: LaTeX
+//! becomes text, units and spaces are dropped, and mixed numbers become sums. It compares no answers.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -11,7 +10,7 @@ use super::latex_text::{Untextable, latex_to_text};
 use super::pattern;
 use super::python::{digits, float, whole};
 
-/// Units that are dropped, with `s` or `es` and a power after them.
+/// Units to drop, with `s` or `es` and a power after them.
 const UNITS: [&str; 16] = [
     "degree",
     "cm",
@@ -31,10 +30,10 @@ const UNITS: [&str; 16] = [
     "yard",
 ];
 
-/// What stands between the brackets of a tuple or interval.
+/// Brackets of a tuple or interval.
 const BRACKETS: [char; 4] = ['(', ')', '[', ']'];
 
-/// `_normalize`. LaTeX that upstream can't turn into text stays LaTeX.
+/// `_normalize`. LaTeX that upstream cannot convert to text stays LaTeX.
 pub fn prm800k(answer: &str) -> Result<String, Untextable> {
     static TEXT: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\\text\{(.+?)\}\n?$"));
     static DROPPED: LazyLock<Vec<Regex>> = LazyLock::new(|| {
@@ -72,13 +71,13 @@ pub fn prm800k(answer: &str) -> Result<String, Untextable> {
     if is_int(&text)
         && let Some(number) = float(&text.replace(',', ""))
     {
-        // Cut off, where the step above rounds: upstream does both.
+        // Truncated, while the step above rounds: upstream does both.
         text = digits(number);
     }
     Ok(text)
 }
 
-/// `split_tuple`: the parts of a tuple or interval, or the one answer.
+/// `split_tuple`: returns the parts of a tuple or interval, or the single answer.
 pub fn split_tuple(answer: &str) -> Vec<String> {
     let answer = without_commas(answer);
     if answer.is_empty() {
@@ -96,18 +95,18 @@ pub(super) fn is_int(text: &str) -> bool {
     float(&without_commas(text)).is_some_and(whole)
 }
 
-/// `_is_frac`: whether it is one integer over another, more or less.
+/// `_is_frac`: whether it is roughly one integer over another.
 pub(super) fn is_fraction(text: &str) -> bool {
     static FRACTION: LazyLock<Regex> = LazyLock::new(|| pattern(r"^-?[0-9]+.?/0*[1-9][0-9]*.?\n?$"));
     FRACTION.is_match(text)
 }
 
-/// `_strip_properly_formatted_commas`: without the commas of numbers, but with those of tuples.
+/// `_strip_properly_formatted_commas`: removes the commas within numbers, but not those of tuples.
 fn without_commas(text: &str) -> String {
     static COMMA: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d),(\d\d\d)($|\D)"));
     let mut text = text.to_owned();
-    // A match takes the next comma with it, so that every other comma of a number goes first and joins
-    // groups; from four groups on, some commas then stand before more than three digits, and stay.
+    // A match consumes the next comma, so that every other comma of a number is removed first, which joins
+    // its groups. From four groups on, some commas then precede more than three digits, and remain.
     while let Cow::Owned(next) = COMMA.replace_all(&text, "$1$2$3") {
         text = next;
     }

@@ -1,18 +1,18 @@
-//! Numbers as Python reads them, because the graders ported here were written against its `float()`
-//! and `int()`. It knows no LaTeX and no grader.
+//! Numbers as Python reads them, because the graders that were ported use its `float()` and `int()`.
+//! Nothing here knows LaTeX or graders.
 
-/// Where the ported code raises an exception. What that means for a verdict is the caller's affair.
+/// The ported code raises an exception here. The caller decides on the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Raised;
 
-/// What `float(text)` gives, or nothing where it raises.
+/// Returns `float(text)`, or `None` where it raises.
 pub(super) fn float(text: &str) -> Option<f64> {
-    // Once underscores are gone, Rust's grammar of floats is Python's.
+    // Without underscores, Rust's grammar of floats is Python's.
     plain(text)?.parse().ok()
 }
 
-/// What `str(int(text))` gives, or nothing where it raises. Digits stay digits, so that no number is
-/// too large, up to the 4,300 that Python takes.
+/// Returns `str(int(text))`, or `None` where it raises. Digits remain text, so that no number is too large,
+/// up to Python's limit of 4,300 digits.
 pub(super) fn int(text: &str) -> Option<String> {
     let text = plain(text)?;
     let (sign, digits) = match text.strip_prefix('-') {
@@ -26,19 +26,19 @@ pub(super) fn int(text: &str) -> Option<String> {
     Some(if digits.is_empty() { "0".to_owned() } else { format!("{sign}{digits}") })
 }
 
-/// Whether `text`, read as a float, is within 1e-7 of an integer.
+/// Whether `x` is within 1e-7 of an integer.
 pub(super) fn whole(x: f64) -> bool {
     x.is_finite() && (x - x.round()).abs() <= 1e-7
 }
 
-/// `str(int(x))` of a finite float, all digits of it.
+/// Returns `str(int(x))` of a finite float, with all digits.
 pub(super) fn digits(x: f64) -> String {
     // Adding zero turns -0 into 0.
     format!("{:.0}", x.trunc() + 0.0)
 }
 
-/// Without the white space around and the underscores that Python allows between digits; fullwidth
-/// digits as plain ones. Nothing if an underscore stands elsewhere.
+/// Removes outer white space and the underscores that Python allows between digits, and converts fullwidth
+/// digits. `None` if an underscore is elsewhere.
 fn plain(text: &str) -> Option<String> {
     let text: Vec<char> = text.trim().chars().map(narrow).collect();
     let digit = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(char::is_ascii_digit);

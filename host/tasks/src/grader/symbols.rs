@@ -1,11 +1,11 @@
-//! What a LaTeX macro without arguments stands for, as text, after the defaults of pylatexenc 2.11
-//! (`latex2text/_defaultspecs.py`): those that answers of maths use. Left out are Cyrillic, phonetic,
-//! astronomical and musical signs. A macro named nowhere stands for nothing.
+//! The text of LaTeX macros without arguments, after the defaults of pylatexenc 2.11
+//! (`latex2text/_defaultspecs.py`), as far as answers in maths use them. Cyrillic, phonetic, astronomical
+//! and musical signs are left out. An unknown macro has no text.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What `\name` stands for, if it is a symbol.
+/// Returns the text of `\name`, if it is a symbol.
 pub(super) fn symbol(name: &str) -> Option<&'static str> {
     static ALL: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
         let words = |list: &'static str| {
@@ -20,8 +20,8 @@ pub(super) fn symbol(name: &str) -> Option<&'static str> {
     ALL.get(name).copied()
 }
 
-/// What is a space, or has one in it, or can't be seen. The line break is here for where it stands as
-/// another macro's argument, without its own.
+/// Spaces, texts with a space, and invisible characters. The line break is listed for its use as another
+/// macro's argument, without its own arguments.
 const SPACES: &[(&str, &str)] = &[
     (" ", " "),
     (",", " "),
@@ -36,20 +36,20 @@ const SPACES: &[(&str, &str)] = &[
     ("limsup", "lim sup"),
 ];
 
-/// Functions, which stand for their own names.
+/// Functions, whose text is their name.
 const NAMES: &str = "
     cos sin tan arccos arcsin arctan cosh sinh tanh arccosh arcsinh arctanh ln log exp max min sup inf
     lim
 ";
 
-/// Letters and signs of running text.
+/// Letters and signs of prose.
 const LETTERS: &str = "
     oe œ OE Œ ae æ AE Æ aa å AA Å o ø O Ø ss ß L Ł l ł i ı j ȷ & & $ $ % % # # _ _ textquoteleft ‘
     textquoteright ’ textquotedblright ” textquotedblleft “ textendash – textemdash — textpm ± textmp ∓
     texteuro € backslash \\ textbackslash \\
 ";
 
-/// Greek.
+/// Greek letters.
 const GREEK: &str = "
     alpha α Alpha Α beta β Beta Β gamma γ Gamma Γ delta δ Delta Δ epsilon ϵ Epsilon Ε zeta ζ Zeta Ζ eta
     η Eta Η theta θ Theta Θ iota ι Iota Ι kappa κ Kappa Κ lambda λ Lambda Λ mu μ Mu Μ nu ν Nu Ν xi ξ Xi

@@ -1,11 +1,11 @@
-//! Equality of answers as tinker-cookbook's `math_grading.py` has it (`grade_answer`, its default grader),
-//! after the string rules of MATH and of PRM800K. Pilot-Commit trains with the same file, as
+//! Equality of answers in tinker-cookbook's `math_grading.py` (`grade_answer`, its default grader), after
+//! the string rules of MATH and of PRM800K. Pilot-Commit trains with the same file, as
 //! `verl/utils/reward_score/tinker_utils.py`.
 //!
-//! It knows no algebra. Upstream asks sympy where text differs, but only for what
-//! `should_allow_eval` lets through, and that demands what PRM800K's original forbids: a tower of
-//! powers and an exponent of two digits, both. So sympy has no say in any of the recorded cases; where
-//! it would, an answer is not gradable here.
+//! Nothing here does algebra. Where texts differ, upstream asks sympy, but only for expressions that
+//! `should_allow_eval` passes. That function requires what PRM800K's original forbids: both a tower of
+//! powers and an exponent of two digits. So sympy decides none of the recorded cases. Where it would
+//! decide, an answer is ungradable here.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use super::latex_text::Untextable;
 use super::prm800k::{is_fraction, is_int, prm800k, split_tuple};
 use super::{Grader, Ungradable, boxed, pattern};
 
-/// Whether the box that closes last says what `gold` does, and what it says.
+/// Returns whether the box that closes last equals `gold`, and its content.
 pub(super) fn grade<'a>(gold: &str, answer: &'a str) -> Result<(bool, Option<&'a str>), Ungradable> {
     let found = boxed::tinker(answer);
     let correct = match found {
@@ -46,7 +46,7 @@ fn equal(gold: &str, given: &str) -> Result<bool, Ungradable> {
     }
     for (gold, given) in golds.iter().zip(&givens) {
         let same = if is_fraction(gold) && is_fraction(given) {
-            // So that a fraction that isn't reduced is wrong.
+            // A fraction that is not reduced is wrong.
             gold == given
         } else if is_int(gold) == is_int(given) {
             equal_by_algebra(gold, given)?
@@ -57,7 +57,7 @@ fn equal(gold: &str, given: &str) -> Result<bool, Ungradable> {
             return Ok(false);
         }
     }
-    // Without parts there is nothing that could be right.
+    // Without parts there is no right answer.
     Ok(!golds.is_empty())
 }
 
@@ -65,7 +65,7 @@ fn normalised(answer: &str) -> Result<String, Ungradable> {
     prm800k(answer).map_err(|_: Untextable| Ungradable::too_much(Grader::Tinker, answer))
 }
 
-/// `are_equal_under_sympy`, which is false without a look at what is not let through: equal text too.
+/// `are_equal_under_sympy`: false for expressions that are not evaluated, even if their texts are equal.
 fn equal_by_algebra(gold: &str, given: &str) -> Result<bool, Ungradable> {
     if goes_to_sympy(&format!("({gold})-({given})")) {
         return Err(Ungradable::algebra(gold, given));
@@ -73,7 +73,7 @@ fn equal_by_algebra(gold: &str, given: &str) -> Result<bool, Ungradable> {
     Ok(false)
 }
 
-/// `should_allow_eval`, whose last line asks for all of its `BAD_REGEXES` instead of none.
+/// `should_allow_eval`, whose last line requires all of its `BAD_REGEXES` instead of none.
 fn goes_to_sympy(difference: &str) -> bool {
     static TOWER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\^[0-9]+\^"));
     static LARGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\^[0-9][0-9]+"));
@@ -87,8 +87,8 @@ fn goes_to_sympy(difference: &str) -> bool {
         && may_be_an_expression(difference)
 }
 
-/// False for what Python refuses to parse or to subtract, which upstream calls wrong: equations, tuples,
-/// lists, degrees, a bracket without its other half.
+/// False for text that Python cannot parse or subtract, which upstream grades wrong: equations, tuples,
+/// lists, degrees, an unmatched bracket.
 fn may_be_an_expression(text: &str) -> bool {
     let mut open = 0_usize;
     text.chars().all(|c| match c {

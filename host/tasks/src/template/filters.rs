@@ -1,4 +1,4 @@
-//! Operators and filters that count what they make before they make it. Else they are Jinja's.
+//! Operators and filters that count their result before they make it. Otherwise they are Jinja's.
 
 use std::fmt::Write;
 
@@ -12,21 +12,21 @@ use super::json::to_json;
 use super::made::{self, Counting, count};
 use super::shown::Shown;
 
-/// Names of the operators' filters, which no template can write.
+/// Names of the operators' filters, which a template cannot write.
 pub(super) const ADD: &str = "+";
 pub(super) const MULTIPLY: &str = "*";
 pub(super) const REMAINDER: &str = "%";
 pub(super) const CONCATENATE: &str = "~";
 pub(super) const SLICE: &str = "[:]";
-/// Two values of which one may be looked for in the other, as a text.
+/// Prepares the operands of `in` and of comparisons.
 pub(super) const PAIR: &str = "in";
-/// All that instructions apply. Few enough that minijinja keeps them, beside those that a template names.
+/// All filters of instructions. minijinja can keep this many, beside those that a template names.
 pub(super) const ALL: [&str; 10] =
     [ADD, MULTIPLY, REMAINDER, CONCATENATE, SLICE, PAIR, ITEMS, made::COUNTED, made::NESTED, made::STORED];
-/// What a loop is over: none has no items in Python.
+/// Checks the value that a loop is over: `none` has no items in Python.
 pub(super) const ITEMS: &str = "[]";
 
-/// Adds them to an environment, and its formatter.
+/// Adds the filters and a formatter to an environment.
 pub(super) fn add(environment: &mut Environment<'_>) {
     environment.set_formatter(emit);
     environment.add_filter(ADD, sum);
@@ -38,7 +38,7 @@ pub(super) fn add(environment: &mut Environment<'_>) {
     environment.add_filter(SLICE, slice);
     environment.add_filter(PAIR, |a: Value, b: Value| {
         let a = if b.as_str().is_some() { written(a)? } else { a };
-        // The first is unpacked last.
+        // `UnpackList` pushes the first item last.
         Ok::<_, Error>(Value::from(vec![b, a]))
     });
     let of_texts = [
@@ -107,7 +107,7 @@ pub(super) fn add(environment: &mut Environment<'_>) {
     });
     environment.add_filter("string", string);
     environment.add_filter("tojson", to_json);
-    // They show whatever there is, however much.
+    // These show a value of any size.
     environment.remove_filter("pprint");
     environment.remove_global("debug");
 }
@@ -120,7 +120,7 @@ fn emit(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Resul
         }
         (AutoEscape::None, None) => Ok(write!(Counting(out), "{}", Shown(value))?),
         _ => {
-            // A character takes six at most, escaped.
+            // An escaped character has at most six bytes.
             let text = made::text(|out| write!(out, "{}", Shown(value)))?;
             count(6 * text.len())?;
             let text = if value.is_safe() { Value::from_safe_string(text) } else { text.into() };
@@ -129,7 +129,7 @@ fn emit(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Resul
     }
 }
 
-/// A list or object as a text, which minijinja would make of it, without a bound. Others as they are.
+/// Converts a list or object to text, which minijinja would do without a limit. Other values are unchanged.
 fn written(value: Value) -> Result<Value, Error> {
     let is_made = value.as_object().is_some() && !value.is_kwargs();
     if is_made { Ok(string(&value)?.into()) } else { Ok(value) }
@@ -140,7 +140,7 @@ pub fn string(value: &Value) -> Result<String, Error> {
     made::text(|out| write!(out, "{}", Shown(value)))
 }
 
-/// The text of a value, escaped for HTML unless it is safe.
+/// Returns the text of a value, escaped for HTML unless it is safe.
 fn safe(value: &Value) -> Result<String, Error> {
     let text = string(value)?;
     if value.is_safe() {
@@ -169,7 +169,7 @@ fn is_list(value: &Value) -> bool {
 fn sum(a: &Value, b: &Value) -> Result<Value, Error> {
     if let (Some(left), Some(right)) = (a.as_str(), b.as_str()) {
         count(left.len() + right.len())?;
-        // As markupsafe does: what is beside a safe text is escaped.
+        // As in markupsafe, text added to a safe text is escaped.
         return match (a.is_safe(), b.is_safe()) {
             (false, false) => Ok([left, right].concat().into()),
             _ => Ok(Value::from_safe_string([safe(a)?, safe(b)?].concat())),
@@ -193,7 +193,7 @@ fn product(a: &Value, b: &Value) -> Result<Value, Error> {
         if !times.is_integer() {
             return Err(unsupported("*", a, b));
         }
-        // Less than nothing is nothing.
+        // A negative count repeats zero times.
         let times = i64::try_from(times.clone())?.max(0) as usize;
         if let Some(text) = of.as_str() {
             return Ok(self::times(text, times)?.into());
@@ -211,7 +211,7 @@ fn product(a: &Value, b: &Value) -> Result<Value, Error> {
     }
 }
 
-/// A remainder with the divisor's sign, or a text with values in it: both as in Python.
+/// Python's `%`: a remainder with the divisor's sign, or a text with values inserted.
 fn remainder(a: &Value, b: &Value) -> Result<Value, Error> {
     if let Some(template) = a.as_str() {
         let values = if b.is_tuple() { made::listed(b)? } else { vec![b.clone()] };
@@ -238,7 +238,7 @@ fn remainder(a: &Value, b: &Value) -> Result<Value, Error> {
     }
 }
 
-/// A part of a text or list, with Python's bounds: what lies outside is cut.
+/// Python's slice of a text or list: bounds outside of it are clamped.
 fn slice(of: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Value, Error> {
     let bound =
         |value: &Value| if value.is_none() { Ok(None) } else { i64::try_from(value.clone()).map(Some) };
@@ -270,7 +270,7 @@ fn slice(of: &Value, start: &Value, stop: &Value, step: &Value) -> Result<Value,
         return Ok(indexes(characters.len()).map(|at| characters[at]).collect::<String>().into());
     }
     if of.is_undefined() {
-        return Err(Error::new(ErrorKind::UndefinedError, "a slice of what is not there"));
+        return Err(Error::new(ErrorKind::UndefinedError, "a slice of an undefined value"));
     }
     if !is_list(of) {
         return Ok(Value::UNDEFINED);
@@ -327,7 +327,7 @@ pub fn join(value: &Value, by: &Value) -> Result<Value, Error> {
     Ok(joined?.into())
 }
 
-/// Replaces a part of a text wherever it is, or so many times.
+/// Replaces all occurrences of a part of a text, or the first `most`.
 pub fn replace(text: &str, from: &str, to: &str, most: Option<i64>) -> Result<Value, Error> {
     let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
     let times = text.matches(from).count().min(most);
@@ -341,20 +341,20 @@ pub fn times(text: &str, times: usize) -> Result<String, Error> {
     Ok(text.repeat(times))
 }
 
-/// Puts values into a text, as Python's `%` does, or with braces as its `format` does.
+/// Inserts values into a text, as Python's `%` or, with braces, `format` does.
 pub fn format(template: &str, values: &[Value], mark: char) -> Result<String, Error> {
     let mut longest = 0;
     for value in values {
         longest = longest.max(made::text(|out| write!(out, "{}", Shown(value)))?.len());
     }
-    // A width is written there, or, where a `*` or a brace in a brace is, given as a number.
+    // A width is in the template or, for `*` or a brace within a brace, a number among the values.
     let digits = template.split(|c: char| !c.is_ascii_digit());
     let widths =
         digits.filter(|digits| !digits.is_empty()).map(|digits| digits.parse().unwrap_or(usize::MAX));
     let given = values.iter().filter_map(Value::as_i64).map(|n| n.unsigned_abs() as usize).max();
     let given = if template.contains(['*', '{']) { given.unwrap_or(0) } else { 0 };
     let places = template.matches(mark).count();
-    // Escaped, a character takes four times as many bytes at most.
+    // Escaping makes a character at most four times as long.
     let each = longest.saturating_mul(4).saturating_add(given);
     count(widths.fold(template.len(), usize::saturating_add).saturating_add(places.saturating_mul(each)))?;
     let style = if mark == '%' {
@@ -365,7 +365,7 @@ pub fn format(template: &str, values: &[Value], mark: char) -> Result<String, Er
     minijinja::formatting::format(style, template, values)
 }
 
-/// Puts spaces, or another text, before every line but the first, and but those without a character.
+/// Indents all lines of a text but the first one and empty ones, by spaces or another text.
 fn indent(
     text: &Value,
     width: Option<Value>,
@@ -395,7 +395,7 @@ fn indent(
     })
 }
 
-/// Applies a filter to each item, and counts each result.
+/// Applies a filter to each item and counts each result.
 fn map(state: &mut State<'_, '_>, value: Value, more: Rest<ValueOrKwargs>) -> Result<Vec<Value>, Error> {
     let given = more.into_values();
     let name = match given.first().and_then(|name| name.as_str()) {

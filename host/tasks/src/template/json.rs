@@ -1,4 +1,4 @@
-//! `tojson` as Python's `json.dumps` writes it.
+//! `tojson`, as Python's `json.dumps`.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use super::invalid;
 use super::made::{self, DEPTH, entries};
 use super::shown::number;
 
-/// `json.dumps` with the parameters that transformers' filter has, in its order.
+/// `json.dumps` with the parameters of transformers' filter, in its order.
 pub(super) fn to_json(value: &Value, more: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let more = more.into_values();
     let (given, named): (&[Value], Kwargs) = from_args(&more)?;
@@ -22,20 +22,20 @@ pub(super) fn to_json(value: &Value, more: Rest<ValueOrKwargs>) -> Result<String
     let indent = next("indent")?;
     let separators = next("separators")?.filter(|pair| !pair.is_none()).map(|pair| {
         let text = |at| pair.get_item_by_index(at).ok().and_then(|text| text.as_str().map(str::to_owned));
-        text(0).zip(text(1)).ok_or_else(|| invalid("`separators` is a pair of texts"))
+        text(0).zip(text(1)).ok_or_else(|| invalid("`separators` must be a pair of texts"))
     });
     let sorted = next("sort_keys")?.is_some_and(|sorted| sorted.is_true());
     named.assert_all_used()?;
     json(value, &Style { indent, separators: separators.transpose()?, ascii, sorted })
 }
 
-/// How JSON is written.
+/// Options for writing JSON.
 struct Style {
-    /// A number of spaces, or a text, before each level.
+    /// Indent per level: a number of spaces, or a text.
     indent: Option<Value>,
-    /// Between items, and after a key.
+    /// Separators between items, and after a key.
     separators: Option<(String, String)>,
-    /// Whether other characters than ASCII's are escaped.
+    /// Whether characters beyond ASCII are escaped.
     ascii: bool,
     /// Whether an object's keys are sorted.
     sorted: bool,
@@ -49,7 +49,7 @@ fn json(value: &Value, style: &Style) -> Result<String, Error> {
                 made::count(spaces)?;
                 " ".repeat(spaces)
             }
-            None => indent.as_str().ok_or_else(|| invalid("`indent` is a number or a text"))?.to_owned(),
+            None => indent.as_str().ok_or_else(|| invalid("`indent` must be a number or a text"))?.to_owned(),
         }),
         _ => None,
     };
@@ -68,7 +68,7 @@ struct Writer<'a> {
     between: &'a str,
     after: &'a str,
     style: &'a Style,
-    /// Why there is no JSON.
+    /// Reason why a value has no JSON.
     fault: Option<String>,
 }
 
@@ -140,7 +140,7 @@ impl Writer<'_> {
                 self.value(out, key, 0)?;
                 out.write_char('"')
             }
-            kind => self.fails(format!("a key of JSON is no {kind}")),
+            kind => self.fails(format!("a JSON key can't be of type {kind}")),
         }
     }
 

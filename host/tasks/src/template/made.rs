@@ -1,6 +1,6 @@
-//! What a rendering makes: the bytes of all its texts and lists, and how deep its values are nested.
+//! Limits of a rendering: the bytes of all its texts and lists, and the depth of its values.
 //!
-//! A value that is made counts, also if it is dropped again. So a rendering never holds more than [`MOST`].
+//! A value counts once it is made, even if dropped again. So a rendering never holds more than [`MOST`].
 
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -10,35 +10,35 @@ use minijinja::{Error, Value};
 
 use super::invalid;
 
-/// Bytes that one rendering makes at most.
+/// Maximum number of bytes that a rendering makes.
 const MOST: usize = 128 << 20;
-/// Lists in lists, and objects in objects. JSON that comes from outside has 128 at most.
+/// Maximum depth of lists and objects. JSON from outside has a depth of at most 128.
 pub(super) const DEPTH: usize = 200;
-/// What a value takes in a list; in an object there is a key beside it, and a hash.
+/// Bytes of a value in a list, and of an entry of an object, with its key and hash.
 pub(super) const ITEM: usize = 24;
 pub(super) const ENTRY: usize = 64;
 
-/// What a look at a value in another counts: a value that has one of its parts many times takes long to look through.
+/// Bytes counted per visit of a nested value: one that contains a part many times takes long to search.
 const LOOK: usize = 16;
 
 /// The filter that counts a text, or the list or object around its values.
 pub(super) const COUNTED: &str = "counted";
-/// The filter that looks through a value, too, since it may be nested deeper than those that it was made of.
+/// The filter that also searches a value, which may be nested deeper than the values it was made from.
 pub(super) const NESTED: &str = "nested";
-/// The filter that looks through what becomes an attribute of a namespace.
+/// The filter that searches a value before it becomes an attribute of a namespace.
 pub(super) const STORED: &str = "stored";
 
 thread_local! {
-    /// What this thread's rendering has made so far.
+    /// Bytes that this thread's rendering has made so far.
     static MADE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A rendering begins.
+/// Resets the count for a new rendering.
 pub(super) fn begin() {
     MADE.set(0);
 }
 
-/// Errs if the rendering has made too much, whatever became of it.
+/// Fails if the rendering has made too many bytes, even if they were dropped.
 pub(super) fn within() -> Result<(), Error> {
     if MADE.get() > MOST { Err(invalid(format!("it makes more than {MOST} bytes"))) } else { Ok(()) }
 }
@@ -49,7 +49,7 @@ pub(super) fn count(bytes: usize) -> Result<(), Error> {
     within()
 }
 
-/// Counts a value that was made. What is lazy becomes a list that is not: one lazy list in another has no end.
+/// Counts a value. A lazy one becomes a list of its items: one lazy list in another could be endless.
 pub(super) fn counted(value: Value) -> Result<Value, Error> {
     if let Some(text) = value.as_str() {
         count(text.len())?;
@@ -77,20 +77,20 @@ pub(super) fn listed(value: &Value) -> Result<Vec<Value>, Error> {
     Ok(items)
 }
 
-/// Counts a value that may be nested deeper than what it was made of.
+/// Counts a value that may be nested deeper than the values it was made from.
 pub(super) fn nested(value: Value) -> Result<Value, Error> {
     let value = counted(value)?;
     look_through(&value, 0, false)?;
     Ok(value)
 }
 
-/// Looks through what becomes an attribute of a namespace.
+/// Checks a value that becomes an attribute of a namespace.
 pub(super) fn stored(value: Value) -> Result<Value, Error> {
     look_through(&value, 1, true)?;
     Ok(value)
 }
 
-/// Errs if a value is nested too deep. A namespace may change, so none may be inside another.
+/// Fails if a value is nested too deep. A namespace can change, so it may not be inside another one.
 fn look_through(value: &Value, depth: usize, within_namespace: bool) -> Result<(), Error> {
     let Some(object) = value.as_object() else { return Ok(()) };
     let kind = object.type_name();
@@ -124,12 +124,12 @@ fn look_through(value: &Value, depth: usize, within_namespace: bool) -> Result<(
     Ok(())
 }
 
-/// The keys and values of an object.
+/// Returns the keys and values of an object.
 pub(super) fn entries(object: &DynObject) -> impl Iterator<Item = (Value, Value)> {
     object.try_iter_pairs().into_iter().flatten()
 }
 
-/// Counts a text while it is written, and stops where it is too long.
+/// Counts a text while it is written, and fails at the limit.
 pub(super) struct Counting<W>(pub W);
 
 impl<W: Write> Write for Counting<W> {
@@ -139,7 +139,7 @@ impl<W: Write> Write for Counting<W> {
     }
 }
 
-/// Returns what is written, counted.
+/// Returns the written text, after counting it.
 pub(super) fn text(write: impl FnOnce(&mut Counting<String>) -> fmt::Result) -> Result<String, Error> {
     let mut out = Counting(String::new());
     let written = write(&mut out);

@@ -1,4 +1,4 @@
-//! A template's program: minijinja's instructions, with those replaced that make text or lists without a bound.
+//! The program of a template: minijinja's instructions, with limits for those that make text or lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use self_cell::self_cell;
 use super::source::ONCE;
 use super::{Dialect, filters, made};
 
-/// The number of our first filter: there are fifty.
+/// Number of the first of these filters; minijinja has fifty numbers.
 const FIRST: u8 = 40;
 
-/// Instructions of a source.
+/// The instructions of a source.
 pub(super) struct Program<'a> {
     pub main: Instructions<'a>,
     pub blocks: BTreeMap<&'a str, Instructions<'a>>,
@@ -43,16 +43,16 @@ pub(super) fn compiled(source: String, syntax: &SyntaxConfig, dialect: Dialect) 
     })
 }
 
-/// The same instructions within bounds.
+/// Returns the instructions with limits.
 fn bounded<'a>(plain: &Instructions<'a>, dialect: Dialect) -> Instructions<'a> {
     let code = || (0..).map_while(|at| plain.get(at));
-    // Where each instruction will be, and what follows the last.
+    // New index of each instruction, and the end of the last one.
     let mut places = vec![0];
     for instruction in code() {
         places.push(places[places.len() - 1] + replaced(instruction, dialect).len() as u32);
     }
     let place = |at: u32| places[at as usize];
-    // minijinja keeps filters by number, and has numbered those that the template names.
+    // minijinja caches filters by number, and has numbered those that the template names.
     let named = code().filter_map(|instruction| match instruction {
         Instruction::ApplyFilter(_, _, number) if *number != !0 => Some(*number),
         _ => None,
@@ -84,11 +84,11 @@ fn bounded<'a>(plain: &Instructions<'a>, dialect: Dialect) -> Instructions<'a> {
     out
 }
 
-/// What stands for an instruction.
+/// Returns the replacement of an instruction.
 fn replaced<'a>(instruction: &Instruction<'a>, dialect: Dialect) -> Vec<Instruction<'a>> {
     let filter = |name: &'static str, arguments: u16| Instruction::ApplyFilter(name, Some(arguments), !0);
     match instruction {
-        // A formatter counts what is emitted.
+        // The formatter counts emitted values.
         Instruction::EmitRaw(text) => vec![Instruction::LoadConst(Value::from(*text)), Instruction::Emit],
         Instruction::Add => vec![filter(filters::ADD, 2)],
         Instruction::Mul => vec![filter(filters::MULTIPLY, 2)],
@@ -101,15 +101,15 @@ fn replaced<'a>(instruction: &Instruction<'a>, dialect: Dialect) -> Vec<Instruct
         Instruction::PushLoop(_) if dialect == Dialect::Transformers => {
             vec![filter(filters::ITEMS, 1), instruction.clone()]
         }
-        // A sum of constant lists, which is lazy.
+        // A lazy sum of constant lists.
         Instruction::LoadConst(value) if value.kind() == ValueKind::Iterable => {
             let items = value.try_iter().map(Iterator::collect::<Vec<Value>>).unwrap_or_default();
             vec![Instruction::LoadConst(items.into())]
         }
         Instruction::ApplyFilter(ONCE, ..) => vec![],
-        // It is lazy, and has no more than a hundred thousand numbers.
+        // `range` is lazy, with at most a hundred thousand numbers.
         Instruction::CallFunction("range", _) => vec![instruction.clone()],
-        // `{% set x.name = … %}`: the namespace is above the value.
+        // `{% set x.name = … %}`: the namespace is above the value on the stack.
         Instruction::SetAttr(_) => {
             vec![Instruction::Swap, filter(made::STORED, 1), Instruction::Swap, instruction.clone()]
         }

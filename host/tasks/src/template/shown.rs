@@ -7,7 +7,7 @@ use minijinja::value::ValueKind;
 
 use super::made::{DEPTH, entries};
 
-/// A value as Python's `str` has it.
+/// A value formatted by Python's `str`.
 pub(super) struct Shown<'a>(pub &'a Value);
 
 impl Display for Shown<'_> {
@@ -65,7 +65,7 @@ fn quoted(out: &mut dyn Write, text: &str) -> fmt::Result {
     out.write_char(quote)?;
     let mut written = 0;
     for (at, c) in text.char_indices() {
-        // Most are letters.
+        // Most characters are letters.
         if c.is_ascii_alphanumeric() || (c != quote && c != '\\' && is_printable(c)) {
             continue;
         }
@@ -85,7 +85,7 @@ fn quoted(out: &mut dyn Write, text: &str) -> fmt::Result {
     out.write_char(quote)
 }
 
-/// Whether Python shows a character itself. Of those without a meaning yet, Python escapes all, and this none.
+/// Whether Python shows a character unescaped. Python escapes all unassigned characters; this escapes none.
 fn is_printable(c: char) -> bool {
     let hidden = matches!(c,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
@@ -94,7 +94,7 @@ fn is_printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace() || hidden)
 }
 
-/// Writes a number that is not whole as Python's `repr` does; not a number and infinity have these names.
+/// Writes a non-integer as Python's `repr` does, with these names for NaN and infinity.
 pub(super) fn number(out: &mut dyn Write, value: &Value, [nan, infinity]: [&str; 2]) -> fmt::Result {
     let Ok(real) = f64::try_from(value.clone()) else { return write!(out, "{value}") };
     let size = real.abs();
@@ -107,7 +107,7 @@ pub(super) fn number(out: &mut dyn Write, value: &Value, [nan, infinity]: [&str;
     if size == 0.0 || (1e-4..1e16).contains(&size) {
         return write!(out, "{real:?}");
     }
-    // The exponent has a sign, and two digits at least.
+    // The exponent has a sign and at least two digits.
     let text = format!("{real:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();

@@ -1,16 +1,16 @@
-//! A template's source, made plain before minijinja parses it. Lines and columns of tags stay where they are, but for
-//! what follows a product.
+//! Prepares a template's source for minijinja's parser. Lines of tags stay the same, and so do columns,
+//! except after a product.
 //!
-//! - `{% generation %}` and `{% endgeneration %}`, which transformers adds to Jinja, become a block with a scope of its
-//!   own, which is what they are.
-//! - The left side of every `*` passes through a filter, `once`, that does nothing: minijinja works out products of
-//!   constants while it parses, where nothing bounds them.
+//! - `{% generation %}` and `{% endgeneration %}`, which transformers adds to Jinja, become a block with
+//!   its own scope, as in transformers.
+//! - The left side of every `*` goes through a filter, `once`, that does nothing. Otherwise minijinja would
+//!   compute products of constants while parsing, without a limit.
 
 use std::borrow::Cow;
 
 use super::Dialect;
 
-/// The filter that does nothing.
+/// Name of the filter that does nothing.
 pub(super) const ONCE: &str = "once";
 
 /// Returns a source with Jinja's newlines: `\n` for `\r\n` and `\r`.
@@ -29,7 +29,7 @@ pub(super) fn plain(source: &str, dialect: Dialect) -> String {
     while let Some(at) = rest.find('{') {
         let (before, tag) = rest.split_at(at);
         out.push_str(before);
-        // What is copied as it is.
+        // Length of text that is copied unchanged.
         let copied = match tag.as_bytes().get(1) {
             Some(b'#') => Some(tag.find("#}").map_or(tag.len(), |end| end + 2)),
             Some(b'%') => raw(tag),
@@ -48,7 +48,7 @@ pub(super) fn plain(source: &str, dialect: Dialect) -> String {
     out
 }
 
-/// Where `{% raw %}` … `{% endraw %}` ends, if this is its beginning.
+/// Returns the end of `{% raw %}` … `{% endraw %}`, if it begins here.
 fn raw(tag: &str) -> Option<usize> {
     let body = simple(tag, "raw")?;
     let mut at = body;
@@ -62,7 +62,7 @@ fn raw(tag: &str) -> Option<usize> {
     Some(tag.len())
 }
 
-/// The length of a tag that begins here and has just this name.
+/// Returns the length of a tag that begins here and consists of just this name.
 fn simple(tag: &str, name: &str) -> Option<usize> {
     let inner = tag.strip_prefix("{%")?;
     let inner = inner.strip_prefix(['-', '+']).unwrap_or(inner).trim_start();
@@ -71,7 +71,7 @@ fn simple(tag: &str, name: &str) -> Option<usize> {
     Some(tag.len() - after.len())
 }
 
-/// Writes the tag that begins here, and returns what follows it.
+/// Writes the tag that begins here, and returns the text after it.
 fn inside<'a>(tag: &'a str, dialect: Dialect, out: &mut String) -> &'a str {
     let bytes = tag.as_bytes();
     let named = [("generation", "with      "), ("endgeneration", "endwith      ")];
@@ -119,7 +119,7 @@ fn inside<'a>(tag: &'a str, dialect: Dialect, out: &mut String) -> &'a str {
     &tag[at..]
 }
 
-/// Where the quote ends that begins here: at its last byte.
+/// Returns the index of the last byte of a quote that begins here.
 fn quoted(bytes: &[u8], from: usize) -> usize {
     let mut at = from + 1;
     while at < bytes.len() && bytes[at] != bytes[from] {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allot_error::{Error, Result};
+use allot_base::{Error, Result};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// The most lines a function may have, from `fn` to its closing brace.

@@ -1,21 +1,21 @@
-//! The architectures of GGUF files, as plain data: which family each is, how its queries and keys lie, and what its
-//! metadata has that others' have not. What a file leaves out is what llama.cpp takes for it (`src/models/NAME.cpp`).
+//! The architectures of GGUF files as plain data: family, row order of queries and keys, and metadata
+//! keys that only one architecture has. Missing keys get llama.cpp's defaults (`src/models/NAME.cpp`).
 
 use super::Gguf;
 use crate::model::{Experts, Rope, Scaling, Shape};
 
-/// An architecture, as `general.architecture` names it.
+/// An architecture, named as in `general.architecture`.
 #[derive(Debug)]
 pub struct Architecture {
     pub name: &'static str,
     pub family: &'static str,
-    /// Whether rows of queries and keys are in the order of llama.cpp's first rotary embedding.
+    /// Whether rows of queries and keys are reordered for a rope that pairs neighboring dimensions.
     pub is_interleaved: bool,
-    /// Reads what only it has.
+    /// Reads the settings that only this architecture has.
     pub read: fn(&Keys<'_>, &mut Shape) -> Result<(), String>,
 }
 
-/// Every architecture that is known.
+/// All supported architectures.
 static ARCHITECTURES: [Architecture; 10] = [
     Architecture { name: "llama", family: "llama", is_interleaved: true, read: |_, _| Ok(()) },
     Architecture { name: "qwen2", family: "qwen2", is_interleaved: false, read: |_, _| Ok(()) },
@@ -25,7 +25,7 @@ static ARCHITECTURES: [Architecture; 10] = [
         name: "smollm3",
         family: "smollm3",
         is_interleaved: true,
-        // Every fourth layer has no rotary embedding, which no key says.
+        // Every fourth layer has no rotary embedding; the metadata does not say so.
         read: |_, shape| {
             shape.variant.unrotated = (1..=shape.layers).map(|layer| layer % 4 == 0).collect();
             Ok(())
@@ -39,7 +39,7 @@ static ARCHITECTURES: [Architecture; 10] = [
 ];
 
 impl Architecture {
-    /// The architecture of this name, or what to say of it.
+    /// Returns the architecture with this name, or an error message.
     pub fn named(name: &str) -> Result<&'static Self, String> {
         ARCHITECTURES.iter().find(|known| known.name == name).ok_or_else(|| {
             let names: Vec<&str> = ARCHITECTURES.iter().map(|known| known.name).collect();
@@ -50,15 +50,15 @@ impl Architecture {
     }
 }
 
-/// What a file's metadata says of its architecture.
+/// A file's metadata about its architecture.
 pub struct Keys<'a> {
     pub gguf: &'a Gguf,
-    /// The architecture's name, which its keys begin with.
+    /// The architecture's name, which is the prefix of its keys.
     pub arch: &'a str,
 }
 
 impl Keys<'_> {
-    /// The whole name of a key.
+    /// Returns the full name of a key.
     pub fn name(&self, key: &str) -> String {
         format!("{}.{key}", self.arch)
     }
@@ -71,12 +71,12 @@ impl Keys<'_> {
         self.gguf.fraction(&self.name(key))
     }
 
-    /// A whole number that a file must have.
+    /// Returns a whole number that a file must have.
     pub fn needed(&self, key: &str) -> Result<usize, String> {
         self.number(key).ok_or_else(|| format!("it has no number `{}`", self.name(key)))
     }
 
-    /// A fraction that is above zero, where there is one.
+    /// Returns a fraction above 0, if the key exists.
     fn scale(&self, key: &str) -> Result<Option<f64>, String> {
         match self.fraction(key) {
             Some(scale) if !(scale.is_finite() && scale > 0.0) => {
@@ -86,13 +86,13 @@ impl Keys<'_> {
         }
     }
 
-    /// How many tokens layers with a sliding window see. 0 is no window.
+    /// Returns the number of tokens that layers with a sliding window see; 0 in the file means no window.
     fn window(&self) -> Option<usize> {
         self.number("attention.sliding_window").filter(|window| *window > 0)
     }
 }
 
-/// llama.cpp makes the probabilities of those that are chosen sum to 1, whatever the model does.
+/// llama.cpp always normalizes the probabilities of the chosen experts to sum to 1.
 fn qwen3moe(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
     shape.variant.experts = Some(Experts {
         count: keys.needed("expert_count")?,
@@ -111,7 +111,7 @@ fn granite(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
     Ok(())
 }
 
-/// OLMo 3 has this name, too, and windows.
+/// OLMo 3 also has this name, and it has windows.
 fn olmo2(keys: &Keys<'_>, _: &mut Shape) -> Result<(), String> {
     match keys.window() {
         Some(_) => Err("it has sliding windows, so it is an OLMo 3, which is not known here".to_owned()),
@@ -119,7 +119,7 @@ fn olmo2(keys: &Keys<'_>, _: &mut Shape) -> Result<(), String> {
     }
 }
 
-/// Its window is the model's, though llama.cpp leaves it out.
+/// The window applies as in the original model, although llama.cpp ignores it.
 fn phi3(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
     shape.variant.window = keys.window();
     if shape.rope.scaling != Scaling::None || keys.gguf.dims("rope_factors_long.weight").is_some() {
@@ -148,8 +148,8 @@ fn gemma3(keys: &Keys<'_>, shape: &mut Shape) -> Result<(), String> {
     Ok(())
 }
 
-/// What Gemma 2 and 3 share: each but every so-many-th layer has a window. The largest one, which has so many layers,
-/// scales its scores for the width of the stream over its heads, the others for a head's.
+/// Sets what Gemma 2 and 3 share: every layer except each `every`-th has a window. The largest model has
+/// `largest` layers and scales its scores by hidden width over heads; the others by the head's width.
 fn gemma(shape: &mut Shape, every: usize, largest: usize) {
     let width =
         if shape.layers == largest { shape.hidden as f64 / shape.heads as f64 } else { shape.head as f64 };

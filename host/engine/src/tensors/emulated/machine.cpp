@@ -1,10 +1,10 @@
-// A machine for kernels that has no GPU: the very source of the kernels, which this file is compiled around,
-// run by the CPU one thread at a time. It takes commands from standard input and answers on standard output;
-// `emulated.rs` speaks them.
+// A machine for kernels without a GPU. It includes the kernels' own source and runs it on the CPU, one
+// thread at a time. It reads the commands of `emulated.rs` from standard input and answers on standard
+// output.
 //
-// The threads of a block are coroutines. Each runs until it waits for its warp or its block; a kernel whose
-// threads wait for one another for ever is told of, and so is one that writes past the end of what it was
-// given, for an unreadable page lies there.
+// The threads of a block are coroutines. Each runs until it waits for its warp or its block. Two errors of
+// kernels end the process: a deadlock of its threads, and an access past the end of a buffer, where an
+// unreadable page is.
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 using std::max;
 using std::min;
 
-// --- What CUDA gives a kernel ---
+// --- CUDA's environment of a kernel ---
 
 #define __global__
 #define __device__
@@ -59,7 +59,7 @@ static float __int_as_float(unsigned x) { return same_bits<float>(x); }
 static unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
 static int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
-// Of the eight bytes of two words, those that the four lowest digits of `which` name.
+// Returns four of the eight bytes of two words, selected by the four lowest digits of `which`.
 static unsigned __byte_perm(unsigned a, unsigned b, unsigned which) {
     uint64_t both = (uint64_t)b << 32 | a;
     unsigned picked = 0;
@@ -81,7 +81,7 @@ struct Thread {
     ucontext_t first;
     jmp_buf at;
     bool made, over;
-    const unsigned* waits_for; // what must leave `turn` before it goes on
+    const unsigned* waits_for; // the thread continues once `*waits_for != turn`
     unsigned turn;
 };
 
@@ -94,14 +94,14 @@ static uint64_t offered[2][MOST];
 static void (*body)(const uint64_t*);
 static const uint64_t* arguments;
 
-// Leaves the processor to others until something is no longer at its turn.
+// Yields to other threads until `*waits_for` has changed.
 static void rest(const unsigned* waits_for) {
     threads[now].waits_for = waits_for;
     threads[now].turn = *waits_for;
     if (_setjmp(threads[now].at) == 0) _longjmp(back, 1);
 }
 
-// All lanes of a warp, none of which may have left.
+// Waits for all lanes of a warp, none of which may have returned.
 static void meet_warp() {
     int warp = now / WARP_SIZE;
     if (++warp_there[warp] < WARP_SIZE) return rest(&warp_turn[warp]);
@@ -119,7 +119,7 @@ static void __syncthreads() {
     open_block();
 }
 
-// What another lane gives. Two boards by turns, so that none is written while it is still read.
+// Returns another lane's value. Two boards alternate, so that none is written while it is still read.
 template <class T>
 static T exchange(unsigned mask, T x, int other) {
     if (mask != 0xffffffffu) fail("a shuffle of a part of a warp");
@@ -153,8 +153,8 @@ static unsigned __ballot_sync(unsigned mask, bool x) {
     return all;
 }
 
-// Tensor cores: sum += a · b in bfloat16, [16, 8] from [16, 16] and [16, 8], spread over a warp as PTX has it.
-// Boards by turns, as in `exchange`.
+// Tensor cores: sum += a · b in bfloat16, [16, 8] from [16, 16] and [16, 8], spread over a warp as in PTX.
+// Boards alternate, as in `exchange`.
 static void mma(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     static unsigned boards[2][MOST][6];
     int warp = now / WARP_SIZE, lane = now % WARP_SIZE;
@@ -173,13 +173,13 @@ static void mma(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned
     }
 }
 
-// A thread of one block after the other.
+// Runs one thread of each block, block after block.
 static void enter() {
     while (true) {
         body(arguments);
         threads[now].over = true;
         living--;
-        // Those that wait for the block wait no longer for this one.
+        // Threads that wait for the block no longer wait for this one.
         if (block_there > 0 && block_there == living) open_block();
         rest(&never);
     }
@@ -218,7 +218,7 @@ static void run_block() {
 
 #include "kernels.cu"
 
-// From arguments of 8 bytes each to a kernel's own.
+// Converts arguments of 8 bytes each to a kernel's own types.
 template <class T>
 static T argument(uint64_t raw) {
     T x;
@@ -257,7 +257,7 @@ static void give(T x) {
 
 static std::map<uint64_t, std::pair<void*, size_t>> rooms;
 
-// A room that ends where an unreadable page begins, filled with what is no number.
+// Allocates memory that ends at an unreadable page, filled with NaN.
 static uint64_t room(size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), used = (bytes + 15) / 16 * 16;
     size_t whole = (used + page - 1) / page * page + page;
@@ -293,7 +293,7 @@ static void launch() {
             }
 }
 
-// y = x · wᵀ: [rows, outer] from [rows, inner] and [outer, inner].
+// Computes y = x · wᵀ: [rows, outer] from [rows, inner] and [outer, inner].
 static void product() {
     const number* w = (const number*)take<uint64_t>();
     const number* x = (const number*)take<uint64_t>();

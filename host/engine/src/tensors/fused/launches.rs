@@ -1,4 +1,4 @@
-//! The launches of a step: the same every time, with the same addresses.
+//! The launches of a step: the same for every step, with the same addresses.
 
 use super::Fused;
 use super::workspace::{BlockBuffers, Workspace, chunks};
@@ -6,10 +6,10 @@ use crate::model::ModelError;
 use crate::tensors::kernels::threads;
 use crate::tensors::machine::{Arg, DeviceBuffer, Launch, Product, Recorder};
 
-/// Most parts that a row's attention is cut into.
+/// Maximum number of parts of a row's attention.
 const SPLITS: usize = 16;
 
-/// Tokens of the vocabulary that `draw` has a tile for, and the bytes of that.
+/// Tokens of the vocabulary per tile of `draw`, and bytes per tile.
 const TILE: (usize, usize) = (256, 16);
 
 impl<M: Recorder> Fused<'_, M> {
@@ -64,7 +64,7 @@ impl<M: Recorder> Fused<'_, M> {
         self.draw(rows, Arg::from(&self.workspace.sources), slots)
     }
 
-    /// Biases, norms of heads, rope; the cache; attention itself.
+    /// Launches biases, norms of heads, rope, the cache and attention.
     fn attention(&mut self, layer: usize) -> Result<(), ModelError> {
         let (shape, workspace, block, rows) =
             (self.shape, &self.workspace, &self.blocks[layer], self.batch.len());
@@ -103,7 +103,7 @@ impl<M: Recorder> Fused<'_, M> {
         Ok(())
     }
 
-    /// The stream takes up a part and is normed by a block's weights.
+    /// Adds a part to the stream and norms the stream by a block's weights.
     fn norm(
         &mut self,
         part: Arg,
@@ -118,7 +118,7 @@ impl<M: Recorder> Fused<'_, M> {
         self.launch("rms_norm", [self.batch.len(), 1, 1], threads, 0, &args)
     }
 
-    /// A product with a block's matrix.
+    /// Multiplies with a block's matrix.
     fn product(
         &mut self,
         weight: impl Fn(&BlockBuffers) -> &DeviceBuffer,

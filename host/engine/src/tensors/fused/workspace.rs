@@ -1,8 +1,8 @@
-//! What a step of sampling works with: weights as its kernels want them, caches, and memory for everything in
-//! between, made once for a sampling.
+//! Buffers of a sampling step, allocated once per sampling: weights in the layout of its
+//! kernels, caches, and intermediate results.
 //!
-//! Shapes: R rows of the batch, a slot each; S tokens of the longest answer; D hidden, F feed-forward, H
-//! query heads, K key and value heads, E head, V vocabulary.
+//! Shapes: R rows of the batch, a slot each; S tokens of the longest answer; D hidden, F
+//! feed-forward, H query heads, K key and value heads, E head, V vocabulary.
 
 use candle_core::Tensor;
 
@@ -10,11 +10,11 @@ use crate::model::{Decoder, ModelError, Shape};
 use crate::tensors::decode::Extent;
 use crate::tensors::machine::{DeviceBuffer, KernelConfig, Machine};
 
-/// Bytes of what the kernels know of a slot, and of a token that was drawn: `Active` and `Drawn` in `number.cu`.
+/// Bytes of a slot's state and of a drawn token in the kernels: `Row` and `Drawn` in `number.cu`.
 pub const STATE: usize = 40;
 pub const DRAWN: usize = 16;
 
-/// The weights of a block. Query, key and value are one matrix, and so are gate and up.
+/// The weights of a block. Query, key and value are one matrix; so are gate and up.
 pub struct BlockBuffers {
     pub first_norm: DeviceBuffer,
     pub qkv: DeviceBuffer,
@@ -30,33 +30,33 @@ pub struct BlockBuffers {
     pub values: DeviceBuffer,
 }
 
-/// What a step works with.
+/// Buffers of a step.
 pub struct Workspace {
-    /// The residual stream, what a part of a block made, and what goes into the next: `[R, D]` each.
+    /// The residual stream, the output of half a block, and the input of the next half: `[R, D]` each.
     pub stream: DeviceBuffer,
     pub part: DeviceBuffer,
     pub normed: DeviceBuffer,
-    /// `[R, (H + 2 K) E]`.
+    /// Query, key and value, `[R, (H + 2 K) E]`.
     pub qkv: DeviceBuffer,
-    /// `[R, H E]` each.
+    /// Rotated queries and outputs of attention, `[R, H E]` each.
     pub queries: DeviceBuffer,
     pub mixed: DeviceBuffer,
-    /// `[R, 2 F]` and `[R, F]`.
+    /// Gate and up, `[R, 2 F]`, and their activated product, `[R, F]`.
     pub both: DeviceBuffer,
     pub gated: DeviceBuffer,
-    /// `[R, V]`.
+    /// Logits, `[R, V]`.
     pub logits: DeviceBuffer,
-    /// `[R, H, splits, E + 2]`, f32.
+    /// Partial results of attention, `[R, H, splits, E + 2]`, f32.
     pub parts: DeviceBuffer,
-    /// Each row's slot, and where its logits are.
+    /// Each row's slot, and the address of its logits.
     pub slots: DeviceBuffer,
     pub sources: DeviceBuffer,
-    /// The same of answers that are drawn from their prompts' logits.
+    /// The same for answers whose first token is drawn from their prompt's logits.
     pub fresh_slots: DeviceBuffer,
     pub fresh_sources: DeviceBuffer,
-    /// What the kernels know of each slot.
+    /// The kernels' state of each slot.
     pub states: DeviceBuffer,
-    /// Random numbers, and what was drawn with them: `[slots, ring]`.
+    /// Random numbers, and the tokens drawn with them: `[slots, ring]`.
     pub units: DeviceBuffer,
     pub drawn: DeviceBuffer,
     /// Addresses of keys and values of each slot's prompt, `[slots, layers, 2]`.
@@ -65,7 +65,7 @@ pub struct Workspace {
 }
 
 impl BlockBuffers {
-    /// Those of a layer, and empty caches.
+    /// Returns the buffers of a layer, with empty caches.
     pub fn new(
         machine: &dyn Machine,
         kind: KernelConfig,
@@ -98,7 +98,7 @@ impl BlockBuffers {
 }
 
 impl Workspace {
-    /// For so many slots. `ring` tokens are drawn between two looks at most.
+    /// Returns buffers for `slots` slots. At most `ring` tokens are drawn between two inspections.
     pub fn new(
         machine: &dyn Machine,
         kind: KernelConfig,
@@ -139,12 +139,12 @@ impl Workspace {
     }
 }
 
-/// Blocks of `attend` for one head of keys and values.
+/// Returns the blocks of `attend` for one key and value head.
 pub fn chunks(kind: &KernelConfig) -> usize {
     kind.heads / kind.kv_heads / kind.share()
 }
 
-/// Numbers as bytes.
+/// Returns numbers as bytes.
 pub fn bytes<const N: usize>(numbers: impl Iterator<Item = [u8; N]>) -> Vec<u8> {
     numbers.flatten().collect()
 }

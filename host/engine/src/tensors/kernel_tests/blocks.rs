@@ -1,5 +1,5 @@
-//! Blocks there and back, in shapes of models that are not here: what they give, and every gradient, against candle's
-//! own; the head's way and the optimizer's step.
+//! Blocks forward and backward, in shapes of models that are not in this repository: outputs
+//! and every gradient against candle's; also the head's statistics and the optimizer's step.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ fn kernels((bf16, head, heads, kv_heads): (bool, usize, usize, usize)) -> Option
     Some((kind, Kernels::new(Arc::new(machine), kind)))
 }
 
-/// Two blocks of a family with heads of a kind, of which the second is gone through, and whose other widths are none
-/// of a kernel's favourites.
+/// Returns two blocks of a family with heads of a kind; tests use the second. The other widths
+/// do not match the kernels' block sizes.
 fn blocks(family: &'static Family, kind: KernelConfig, seed: u64) -> (Checkpoint, Checkpoint) {
     let shape = Shape {
         family,
@@ -44,7 +44,7 @@ fn blocks(family: &'static Family, kind: KernelConfig, seed: u64) -> (Checkpoint
         (name, any(stream, &dims, scale))
     };
     let weights: Vec<(String, Tensor)> = shape.tensors().into_iter().map(&mut of).collect();
-    // The twin computes in float32, with the same numbers.
+    // The reference computes in float32, with the same numbers.
     let as_kind = |x: &Tensor| x.to_dtype(if x.rank() == 1 { DType::F32 } else { dtype(kind) }).unwrap();
     let of = |same: bool| {
         let one = |(name, x): &(String, Tensor)| {
@@ -57,8 +57,8 @@ fn blocks(family: &'static Family, kind: KernelConfig, seed: u64) -> (Checkpoint
     (of(true), of(false))
 }
 
-/// Goes through the second block and back, twice, so that gradients are added up: what came out, keys, values, the
-/// gradient of what went in, and that of each weight.
+/// Runs the second block forward and backward, twice, so that gradients add up. Returns the
+/// output, keys, values, the gradient of the input, and that of each weight.
 fn there_and_back(
     learning: &dyn Learning,
     checkpoint: &Checkpoint,
@@ -90,7 +90,7 @@ fn a_block_is_candle_s_with_every_gradient() {
     for shape in KINDS {
         let Some((kind, kernels)) = kernels(shape) else { return };
         for (family, tokens) in [(Family::LLAMA, 8), (Family::QWEN2, 40), (Family::QWEN3, 264)] {
-            // Long ones where that is quick.
+            // Long sequences only where they are fast.
             let tokens = if kind.heads * kind.head > 512 { tokens.min(40) } else { tokens };
             let (ours, exact) = blocks(family, kind, shape.1 as u64);
             let stream = &mut Stream::new(tokens as u64);
@@ -169,8 +169,8 @@ fn steps_of_the_optimizer_are_candle_s() {
     }
     assert_eq!(kernels.squares(&[]).unwrap(), 0.0);
 
-    // The first has a copy of its own kind, the second a rounded one, the third none, and a step without a
-    // gradient.
+    // The first weight has a float32 copy, the second a bfloat16 one, the third none. One step of
+    // one weight has no gradient.
     let run = |learning: &dyn Learning| {
         let mut all = Vec::new();
         for (i, begun) in begun.iter().enumerate() {
@@ -204,7 +204,7 @@ fn steps_of_the_optimizer_are_candle_s() {
     let offs: Vec<f32> = ours.iter().zip(&theirs).map(|(a, b)| apart(a, b)).collect();
     let said = told(&offs);
     println!("weights, copies and moments: {said}");
-    // A rounded copy may have another last bit.
+    // A rounded copy may differ in its last bit.
     assert!(offs.iter().enumerate().all(|(i, off)| *off < if i == 5 { 4e-3 } else { 1e-6 }), "{said}");
     assert!(offs.iter().filter(|off| **off == 0.0).count() > 2, "{said}");
 }

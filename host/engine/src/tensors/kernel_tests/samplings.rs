@@ -10,7 +10,7 @@ use crate::tensors::fused::{Fused, STRIDE};
 use crate::tensors::machine::KernelConfig;
 use crate::{End, Sampling, StopTexts, Stops};
 
-/// Prompts of many lengths, in groups; answers of many lengths, drawn in many ways.
+/// Returns prompts of many lengths in groups, and answers with many limits and sampling settings.
 fn requests(prompts: &[Vec<u32>]) -> Vec<Request<'_>> {
     let one = |(i, prompt): (usize, _)| {
         (0..5).map(move |j| {
@@ -58,7 +58,7 @@ fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
     for folder in [1, 2, 6].map(|i| folders().swap_remove(i)) {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let (model, prompts) = (model(&folder, Precision::F32), prompts());
-        // A text of two tokens, too, which the kernels know nothing of.
+        // Also a stop text of two tokens, which the kernels do not know.
         let pieces = (0..512).map(|token| vec![b'a' + (token % 7) as u8]).collect();
         let stops = Stops::from((0..512).step_by(16).collect::<Vec<u32>>())
             .with_texts(StopTexts::new(vec!["bc".to_owned()], pieces));
@@ -70,8 +70,8 @@ fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
         ended += plain.iter().filter(by_text).count();
         assert!(plain.iter().any(|a| a.truncated) && plain.iter().any(|a| !a.truncated), "{name}");
         let mut first: Option<Vec<Answered>> = None;
-        // Rows at a time, tokens between looks, and how wide the machine is: a wider one cuts attention into
-        // parts.
+        // Rows at a time, tokens between inspections, and the machine's width: a wider one splits
+        // attention into parts.
         for how in [(35, 1, 1), (35, STRIDE, 1), (6, 5, 100)] {
             let Some(ours) = sampled(&model, &all, &stops, how) else { return };
             let (mut others, mut worst) = (0, 0.0_f32);
@@ -87,7 +87,7 @@ fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
             }
             println!("{name:<28} {how:?}: {others} of {} differ, numbers {worst:.1e}", all.len());
             assert!(others <= 1 && worst < 5e-5, "{name} {how:?}: {others}, {worst:e}");
-            // Where all prompts are read together, nothing depends on the looks by a single bit.
+            // If all prompts are read together, inspections do not change a bit.
             match &first {
                 Some(first) if how.0 == 35 => assert!(*first == ours, "{name} {how:?}"),
                 Some(_) => {}
@@ -98,8 +98,8 @@ fn answers_made_by_kernels_are_the_plain_steps_own_however_often_is_looked() {
     assert!(ended > 2, "{ended} answers end by a text");
 }
 
-/// Scoring by kernels rounds where sampling does, and candle's in other places. None of the three is further
-/// from float32 than the others.
+/// Scoring by kernels rounds in the same places as sampling; candle's scoring in others. None
+/// of the three is further from float32 than the others.
 #[test]
 fn in_bfloat16_scoring_by_kernels_says_of_tokens_what_sampling_says() {
     for folder in [0, 3, 6].map(|i| folders().swap_remove(i)) {
@@ -126,7 +126,7 @@ fn in_bfloat16_scoring_by_kernels_says_of_tokens_what_sampling_says() {
         };
         let ours: Vec<f32> = answers.iter().flat_map(|a| a.log_probs.clone()).collect();
         let [kernels, plain, exact] = [&mut rounded, &mut plain, &mut exact].map(scored);
-        // The mean and the largest difference.
+        // Returns the mean and the largest difference.
         let apart = |a: &[f32], b: &[f32]| {
             assert_eq!(a.len(), b.len());
             let each = || a.iter().zip(b).map(|(a, b)| (a - b).abs());
@@ -137,7 +137,7 @@ fn in_bfloat16_scoring_by_kernels_says_of_tokens_what_sampling_says() {
         let (far, twin, score) = (apart(&ours, &exact), apart(&plain, &exact), apart(&kernels, &exact));
         println!("{name}: sampling from scoring by kernels {near:?}, from candle's {candle:?};");
         println!("{name}: from float32 sampling {far:?}, scoring {score:?}, candle's {twin:?}");
-        // Where a sum falls between two numbers its order decides which of them is written.
+        // If a sum is between two numbers, its order decides which one is written.
         assert!(near.0 < 5e-4 && near.1 < 0.1, "{name}: {near:?}");
         assert!(far.0 < 1.2 * twin.0 && far.1 < 0.4, "{name}: {far:?}, candle's {twin:?}");
         assert!(score.0 < 1.2 * twin.0 && score.1 < 0.4, "{name}: {score:?}, candle's {twin:?}");

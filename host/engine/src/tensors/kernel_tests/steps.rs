@@ -10,13 +10,13 @@ use crate::model::operations::{Scores, attend};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::machine::{Arg, DeviceBuffer, KernelConfig, Launch, Machine as _};
 
-/// A number as bfloat16 has it.
+/// Rounds a number to bfloat16.
 fn rounded(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
-/// Attention of one query, rounded to bfloat16 where the kernels round: see `softmax.cu`.
+/// Computes attention of one query, rounded to bfloat16 where the kernels round: see `softmax.cu`.
 fn rounding_twin(query: &[f32], keys: &[f32], values: &[f32]) -> Vec<f32> {
     let head = query.len();
     let dot = |key: &[f32]| rounded(key.iter().zip(query).map(|(k, q)| k * q).sum());
@@ -34,15 +34,15 @@ fn attention_is_the_twin_s_in_any_shape() {
     for kind in KINDS {
         hold(kind, [(1, 1), (70, 40), (333, 5)]);
     }
-    // Prompts and answers that end within a tile, at its end, and within the first; many tiles a warp.
+    // Prompts and answers that end within a tile, at its end, and within the first; many tiles per warp.
     for (i, kind) in TILED.into_iter().enumerate() {
         hold(kind, [[(1, 2), (48, 16), (13, 33)], [(16, 1), (130, 41), (7, 9)]][i % 2]);
     }
     hold(TILED[1], [(300, 41), (128, 20), (64, 32)]);
 }
 
-/// Holds `attend` and `join` against their twins, for prompts and answers of these lengths in slots 3, 0 and
-/// 2; slot 1 is free.
+/// Tests `attend` and `join` against their references, for prompts and answers of these lengths
+/// in slots 3, 0 and 2; slot 1 is free.
 fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(usize, usize); 3]) {
     let (slots, buffer) = ([3_u32, 0, 2], 41);
     let kind = KernelConfig { bf16, head, heads, kv_heads };
@@ -50,7 +50,7 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
     let mut stream = Stream::new(head as u64);
     let (layer, layers) = (1, 2);
     let queries = any(&mut stream, &[3, heads, head], 3.0).to_dtype(dtype(kind)).unwrap();
-    // What no answer has written yet is no number.
+    // Cache entries not yet written are NaN.
     let [keys, values] = [3.0, 1.0].map(|scale| {
         let cache = |slot: u32| {
             let own = slots.iter().position(|s| *s == slot).map_or(0, |row| lengths[row].1);
@@ -67,7 +67,7 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
     let (mut lent, mut expected, mut twin) = (Vec::new(), Vec::new(), Vec::new());
     for (row, ((prompt, own), slot)) in lengths.iter().zip(slots).enumerate() {
         let slot = slot as usize;
-        // Of its own tokens some were there at the look, and some came since.
+        // Some of the answer's tokens were there at the inspection, and some came since.
         states[slot] = [7, (own - own / 2) as u32, 0, *prompt as u32, (own / 2) as u32, 99, 0, 0, 0, 0];
         let mut whole = Vec::new();
         for (which, cache) in [&keys, &values].into_iter().enumerate() {
@@ -96,7 +96,7 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
         let buffers = [&q, &prompts, &k, &v, &slots, &states];
         let ours = attended(&machine, kind, buffers, [layer, layers, buffer, splits]);
         let off = apart(&ours, &expected);
-        // Where a sum falls between two numbers its order decides which of them is taken.
+        // If a sum is between two numbers, its order decides which one is taken.
         let others = ours.iter().zip(&twin).filter(|(a, b)| a != b).count();
         let others = if bf16 { others as f32 / ours.len() as f32 } else { 0.0 };
         println!("{kind:?} in {splits} parts: {off:.1e}, {others:.4} rounded otherwise");
@@ -105,7 +105,7 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
     }
 }
 
-/// What `attend` and `join` make of these buffers, which are their first six, and sizes.
+/// Returns the results of `attend` and `join`. `buffers` are their first six arguments, `sizes` the last.
 fn attended(
     machine: &Emulated,
     kind: KernelConfig,
@@ -128,13 +128,13 @@ fn attended(
     numbers(machine, kind, &mixed, 3 * heads * head)
 }
 
-/// Rows that are drawn from, and draws from each at a time.
+/// Number of rows to draw from, and of draws from each at a time.
 const ROWS: usize = 24;
 const RING: usize = 3;
 /// Tokens that end an answer.
 const STOPS: [u32; 2] = [5, 9];
 
-/// A row of logits is drawn from by the rule of `sampler.rs`, and its statistics are those of the CPU core.
+/// Tests that rows are drawn by the rule of `sampler.rs`, with the CPU core's statistics.
 #[test]
 fn draws_are_the_sampler_s() {
     let kind = KernelConfig { bf16: false, head: 16, heads: 4, kv_heads: 2 };
@@ -149,7 +149,7 @@ fn draws_are_the_sampler_s() {
         })
         .collect();
     let (mut drawn, mut others, mut furthest) = (0, 0, 0.0_f32);
-    // With and without a last tile that is not full, and rows that begin at any address.
+    // With and without an incomplete last tile, and rows that begin at any address.
     for vocabulary in [8, 250, 512, 1337, 5000] {
         let mut stream = Stream::new(vocabulary as u64);
         // Every third row has few values, so that there are ties everywhere.
@@ -190,8 +190,8 @@ fn draws_are_the_sampler_s() {
     assert!(others <= 1 && furthest < 1e-5, "{others} of {drawn}, {furthest:e}");
 }
 
-/// Draws from rows of logits with `draw`, once more than there is room for. Returns what it wrote, four words for each
-/// draw, and the rows' states after it, ten words each.
+/// Draws from rows of logits with `draw`, once more than the ring can hold. Returns its output,
+/// four words for each draw, and the rows' states after it, ten words each.
 fn drawn_from(machine: &Emulated, rows: &[Vec<f32>], samplings: &[Sampling], units: &[f64]) -> [Vec<u32>; 2] {
     let vocabulary = rows[0].len();
     let logits = Tensor::from_vec(rows.concat(), (ROWS, vocabulary), &Device::Cpu).unwrap();

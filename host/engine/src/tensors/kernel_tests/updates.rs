@@ -1,4 +1,4 @@
-//! Whole scorings, gradients and steps of the optimizer, on the tiny models.
+//! Whole scorings, gradients and optimizer steps, on the tiny models.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::cpu::LoraConfig;
 use crate::model::Precision;
 use crate::tensors::Tensors;
 
-/// Sequences of many lengths, some of one prompt.
+/// Returns sequences of many lengths, some with the same prompt.
 fn ragged() -> Vec<(Vec<u32>, usize)> {
     let prompt = |i: u32| (0..3 + i % 7).map(move |t| (i * 31 + t * 17) % 396);
     (0..9).map(|i| (prompt(i / 2).chain(prompt(12 - i)).collect(), prompt(i / 2).count())).collect()
@@ -19,11 +19,11 @@ fn slope(i: usize, t: usize) -> f32 {
     ((i * 7 + t * 3) % 5) as f32 - 2.0
 }
 
-/// What is left of an update, and what was said on the way.
+/// Results of an update.
 struct Left {
     log_probs: Vec<f32>,
     entropies: Vec<f32>,
-    /// By weights.
+    /// By weight name.
     gradients: BTreeMap<String, Vec<f32>>,
     norm: f64,
     after: Vec<f32>,
@@ -40,7 +40,7 @@ fn update(model: &mut Tensors, options: PassOptions) -> Left {
     let first = scored(model);
     for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
         let loss = |i: usize, statistics: &[TokenStatistics]| {
-            // The entropies of some answers count, too.
+            // The entropies of some answers also count.
             let entropies = if i.is_multiple_of(2) { Vec::new() } else { vec![0.3; statistics.len()] };
             TokenGradients {
                 log_probs: (0..statistics.len()).map(|t| slope(from + i, t)).collect(),
@@ -55,8 +55,8 @@ fn update(model: &mut Tensors, options: PassOptions) -> Left {
         Some(adapters) => adapters.tensors(&gathered).map(named).collect(),
         None => model.arena().tensors(&gathered).map(named).collect(),
     };
-    // A weight whose gradient is next to nothing goes as far as any other, to either side: so much is left of
-    // that by an epsilon which is not small.
+    // A weight with a tiny gradient moves as far as any other, in either direction. A large
+    // epsilon limits that.
     let config = OptimizerConfig { epsilon: 1e-3, ..OptimizerConfig::default() };
     let norm = model.step(&config, 1e-3).unwrap();
     Left {
@@ -78,8 +78,8 @@ fn mean(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>() / a.len() as f32
 }
 
-/// Log-probabilities and entropies, the worst gradient as a share of a weight's largest, its norm, the weights
-/// after a step, and log-probabilities then.
+/// Returns the differences of log-probabilities and entropies, of the worst gradient relative to
+/// its weight's largest, of the norm, of the weights after a step, and of log-probabilities then.
 fn far(ours: &Left, theirs: &Left) -> [f32; 5] {
     assert!(ours.gradients.keys().eq(theirs.gradients.keys()));
     let both = ours.gradients.values().zip(theirs.gradients.values());
@@ -93,7 +93,7 @@ fn far(ours: &Left, theirs: &Left) -> [f32; 5] {
     ]
 }
 
-/// Where adapters are trained, gradients are made by the chain rule in candle, and without those of weights in kernels.
+/// With adapters, candle uses the chain rule for gradients; kernels skip the weights' gradients.
 #[test]
 fn an_update_of_adapters_by_kernels_is_candle_s() {
     let lora = Some(LoraConfig { rank: 4, alpha: 8.0 });

@@ -1,5 +1,5 @@
-//! A block there and back. What the way back needs is kept, and nothing else; a weight's gradient is added up where
-//! it lies, by the product that makes it.
+//! A block forward and backward. Only the tensors that the backward pass needs are kept. The
+//! product that computes a weight's gradient adds it in place.
 //!
 //! Shapes: B sequences, T tokens, D hidden, F feed-forward, H query heads, K key and value heads, E head.
 
@@ -11,44 +11,44 @@ use crate::model::{Checkpoint, Decoder, ModelResult, Projection, Shape};
 use crate::tensors::gradients::Gradients;
 use crate::tensors::learning::{Backward, BlockOutput, PassTokens};
 
-/// A projection, and what came of it.
+/// A projection and its results.
 struct Projected {
     by: Projection,
-    /// What the product gave, `[B, T, heads E]`, where a norm came after it.
+    /// The product, `[B, T, heads E]`, if a norm follows it.
     product: Option<Tensor>,
-    /// What came out, `[B, heads, T, E]`.
+    /// The output, `[B, heads, T, E]`.
     made: Tensor,
 }
 
-/// A block on its way: weights, and what came of them.
+/// A block's weights and intermediate results.
 struct KernelBlock<'a> {
     kernels: &'a Kernels,
     checkpoint: &'a Checkpoint,
     layer: usize,
     rope: RopeTable,
     norms: [Tensor; 2],
-    /// `[D, H E]`, `[F, D]` twice, and `[D, F]`.
+    /// Matrices: `[D, H E]`, `[F, D]` twice, and `[D, F]`.
     out: Tensor,
     gate: Tensor,
     up: Tensor,
     down: Tensor,
     projected: [Projected; 3],
-    /// The stream before each half, and what its norm gave: `[B, T, D]` each.
+    /// The stream before each half, and the normed stream: `[B, T, D]` each.
     streams: [Tensor; 2],
     normed: [Tensor; 2],
     /// Weights of attention, `[B, K, H / K T, T]`, and their sums, `[B H T]`, f32.
     weights: Tensor,
     sums: Tensor,
-    /// What heads made of values, side by side, `[B, T, H E]`.
+    /// Outputs of the heads, side by side, `[B, T, H E]`.
     mixed: Tensor,
-    /// `[B, T, F]` each.
+    /// Gate, up and their activated product, `[B, T, F]` each.
     gates: Tensor,
     ups: Tensor,
     gated: Tensor,
 }
 
 impl Kernels {
-    /// A block, from the stream `[B, T, D]`.
+    /// Runs a block on the stream `[B, T, D]`.
     pub(super) fn pass<'a>(
         &'a self,
         checkpoint: &'a Checkpoint,
@@ -110,15 +110,14 @@ impl Kernels {
         Ok(BlockOutput { stream, cache, back })
     }
 
-    /// Attention in which no token looks ahead: its weights, their sums, and what heads make of values, side by
-    /// side. Scores become weights in their place; what values come to is divided by the sum of the weights when it
-    /// is gathered.
+    /// Computes causal attention. Returns its weights, their sums, and the outputs of the heads, side by
+    /// side. Scores become weights in place. `gather` divides the mixed values by the sums of the weights.
     fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
         let ((b, h, t, e), k_heads) = (q_bhte.dims4()?, k_bkte.dim(1)?);
         if !t.is_multiple_of(8) {
             bail!("kernels attend to tokens in multiples of 8, and here are {t}");
         }
-        // Query heads that share a key head are more rows of its queries.
+        // Query heads that share a key head become additional rows of its queries.
         let q = q_bhte.reshape((b, k_heads, h / k_heads * t, e))?;
         let weights = q.matmul(&k_bkte.t()?)?;
         let sums = self.softmax(&weights, t)?;
@@ -126,7 +125,7 @@ impl Kernels {
         Ok((weights, sums, mixed))
     }
 
-    /// Gradients by queries, keys and values, from that of what heads made of values.
+    /// Returns the gradients of queries, keys and values, from that of the heads' outputs.
     fn attend_back(
         &self,
         [q, k, v]: [&Tensor; 3],
@@ -200,7 +199,7 @@ impl LayerGradients<'_> {
         format!("model.layers.{}.{part}", self.layer)
     }
 
-    /// Adds to the gradient of a matrix, or of the adapter beside it, from those of its products with `x`.
+    /// Adds to the gradient of a matrix or its adapter, from that of its product with `x`.
     fn weigh(&self, gradients: &mut Gradients, part: &str, slope: &Tensor, x: &Tensor) -> Result<()> {
         let (kernels, name) = (self.kernels, self.name(part));
         match gradients.adapter(&name) {
@@ -210,8 +209,8 @@ impl LayerGradients<'_> {
         }
     }
 
-    /// From the gradient of a projection's heads to that of its product: through its norm and past its bias, where it has
-    /// them.
+    /// Returns the gradient of a projection's product from that of its heads: through its norm and
+    /// bias, if it has them.
     fn project_back(
         &self,
         gradients: &mut Gradients,

@@ -1,5 +1,5 @@
-//! The head's way from logits to statistics and back, and the optimizer's step, by kernels of ours: one launch
-//! each.
+//! From the head's logits to statistics and back, and the optimizer's step, by this crate's
+//! kernels: one launch each.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 
@@ -10,13 +10,13 @@ use crate::tensors::gradients::Gradients;
 use crate::tensors::learning::{Backward, BlockOutput, Learning, PassTokens, Rates, Slopes, Trained};
 use crate::tensors::machine::{Arg, Launch};
 
-/// Numbers of which `squares` makes a part: four for each thread, eight times.
+/// Numbers per partial sum of `squares`: four for each thread, eight times.
 const SQUARES: usize = 1 << 13;
 
 /// The final norm's weights.
 const NORM: &str = "model.norm.weight";
 
-/// Rows of answers on their way to the head.
+/// Rows of answers, kept for the backward pass.
 struct Answers<'a> {
     kernels: &'a Kernels,
     batch: &'a Batch,
@@ -27,17 +27,17 @@ struct Answers<'a> {
 }
 
 impl Learning for Kernels {
-    /// So that every row of scores begins where eight numbers are read at once, and cuBLAS is at its best.
+    /// Aligns every row of scores for reads of eight numbers, which also suits cuBLAS best.
     fn even(&self) -> usize {
         8
     }
 
-    /// Nothing of them lives but themselves: half a GiB in bfloat16.
+    /// No copies are held besides the logits: half a GiB in bfloat16.
     fn logits(&self) -> usize {
         1 << 28
     }
 
-    /// Nothing: the kernels know.
+    /// Empty: the kernels are causal themselves.
     fn ahead(&self, _: usize, _: Option<usize>, device: &Device) -> Result<Tensor> {
         Tensor::zeros((), DType::F32, device)
     }
@@ -72,7 +72,7 @@ impl Learning for Kernels {
         self.weighed(slopes, x, sum)
     }
 
-    /// A block for each token that occurs.
+    /// Launches a block for each distinct token.
     fn embedded(&self, sum: Tensor, slopes: &Tensor, batch: &Batch) -> Result<Tensor> {
         let (width, back) = (sum.dim(1)?, &batch.back);
         let count = back.tokens.elem_count();
@@ -117,7 +117,7 @@ impl Learning for Kernels {
         Ok(logits)
     }
 
-    /// Parts of a fixed size each, on the host in one go.
+    /// Partial sums of a fixed size, copied to the host at once.
     fn squares(&self, gradients: &[&Tensor]) -> Result<f64> {
         let counts = gradients.iter().map(|gradient| gradient.elem_count().div_ceil(SQUARES));
         if gradients.is_empty() {
@@ -170,7 +170,7 @@ impl Learning for Kernels {
 }
 
 impl Backward for Answers<'_> {
-    /// Each place of the stream takes what is its own, or a row of zeros.
+    /// Each position of the stream gets its own row, or zeros.
     fn back(self: Box<Self>, slope: &Tensor, gradients: &mut Gradients) -> ModelResult<Tensor> {
         let [slope, dnorm] = self.kernels.norm_back(&self.rows, (&self.norm, self.epsilon), slope, None)?;
         gradients.add(NORM, &dnorm)?;

@@ -1,10 +1,10 @@
-//! SentencePiece's tokenizers, of Mistral, Phi-3-mini and Gemma: pieces with scores. The pair whose piece has the best
-//! score is merged first, so that merges follow from the scores (transformers, `generate_merges` in
-//! `tokenization_utils_tokenizers.py`). A space is written as `▁`, and what has no piece becomes its bytes.
+//! SentencePiece tokenizers (Mistral, Phi-3-mini, Gemma): pieces with scores. The pair that makes the piece
+//! of the best score is merged first (transformers, `generate_merges` in
+//! `tokenization_utils_tokenizers.py`). `▁` is a space, and text without a piece becomes its bytes.
 
 use std::collections::HashMap;
 
-use allot_error::Result;
+use allot_base::Result;
 use serde_json::{Value, json};
 
 use super::{Listed, NORMAL, OF_USERS, none};
@@ -12,14 +12,14 @@ use super::{Listed, NORMAL, OF_USERS, none};
 /// How a space is written in pieces.
 const SPACE: &str = "\u{2581}";
 
-/// The `tokenizer.json` of a file with such a tokenizer.
+/// Returns the `tokenizer.json` of a file with a SentencePiece tokenizer.
 pub(super) fn tokenizer_json(listed: &Listed<'_>, bos: Option<u32>) -> Result<Value> {
     let gguf = listed.gguf;
     let scores = gguf.fractions("tokenizer.ggml.scores");
     let scores = scores.ok_or_else(|| none(gguf, "tokenizer.ggml.scores"))?;
     let unknown = gguf.number("tokenizer.ggml.unknown_token_id").unwrap_or(0);
     let unknown = listed.tokens.get(unknown as usize).copied();
-    // As in llama.cpp where nothing is said: Llama begins a text with a space.
+    // The default is llama.cpp's: Llama begins a text with a space.
     let adds_space = gguf.flag("tokenizer.ggml.add_space_prefix").unwrap_or(true);
     let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE});
     let mut normalizers = vec![spaces];
@@ -55,7 +55,7 @@ pub(super) fn tokenizer_json(listed: &Listed<'_>, bos: Option<u32>) -> Result<Va
     Ok(whole)
 }
 
-/// All pairs of pieces that make a piece, the best score first.
+/// Returns all pairs of pieces that make a piece, best score first.
 fn merges(listed: &Listed<'_>, scores: &[f32]) -> Vec<Value> {
     let is_piece = |id: &usize| matches!(listed.kind(*id), NORMAL | OF_USERS);
     let ids = (0..listed.tokens.len()).filter(is_piece);
@@ -70,7 +70,7 @@ fn merges(listed: &Listed<'_>, scores: &[f32]) -> Vec<Value> {
             }
         }
     }
-    // Of one score the first piece comes first, and of a piece the pair of the first two.
+    // Pairs with one score are sorted by the id of their piece, then by their own ids.
     all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (a.1, a.2, a.3).cmp(&(b.1, b.2, b.3))));
     let pair = |(_, _, left, right)| json!([listed.tokens[left], listed.tokens[right]]);
     all.into_iter().map(pair).collect()

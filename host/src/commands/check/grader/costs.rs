@@ -1,4 +1,4 @@
-//! What a call of a grader costs, by answers.
+//! The cost of a grader's calls, by batch.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::commands::check::cost::Cost;
 use crate::commands::check::time::Time;
 use crate::screen::Screen;
 
-/// Calls about each batch.
+/// Number of calls per batch.
 const CALLS: usize = 3;
 
 /// The costs of a grader.
@@ -21,7 +21,7 @@ pub struct Costs<'m> {
     rows: Vec<Row<'m>>,
 }
 
-/// The cost of a call about this batch.
+/// The cost of a call with this batch.
 struct Row<'m> {
     what: &'static str,
     batch: Vec<Asked<'m>>,
@@ -29,7 +29,7 @@ struct Row<'m> {
 }
 
 impl<'m> Costs<'m> {
-    /// Costs that are not measured yet.
+    /// Returns costs that are not measured yet.
     pub fn new(made: &'m [Made]) -> Self {
         let row = |what, batch: Vec<&'m Made>| {
             let batch = batch.into_iter().map(asked).collect();
@@ -46,7 +46,7 @@ impl<'m> Costs<'m> {
         Self { rows }
     }
 
-    /// Measures each once: the first in any case, the others within a fifth of the time.
+    /// Measures each cost once. The first is always measured, the others within a fifth of the time.
     pub fn once(&mut self, grader: &Grader, settings: &[(String, Value)], time: Time) {
         let started = Instant::now();
         for (i, Row { batch, cost, .. }) in self.rows.iter_mut().enumerate() {
@@ -67,13 +67,13 @@ impl<'m> Costs<'m> {
         }
     }
 
-    /// What was not measured, in words.
+    /// Returns the costs that were not measured, in words.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let rows = self.rows.iter().filter(|row| row.cost.is_missing());
         rows.map(|row| format!("the cost of {} was not measured", row.what))
     }
 
-    /// The table, for people.
+    /// Shows the table as text.
     pub fn show(&self, screen: &mut Screen<'_>) {
         let head = ["", "answers", "bytes"];
         screen.say(format_args!("{:<18}  {:>7}  {:>8}  {}", head[0], head[1], head[2], Cost::head()));
@@ -83,7 +83,7 @@ impl<'m> Costs<'m> {
         }
     }
 
-    /// The rows of the table, for programs.
+    /// Returns the rows of the table as JSON.
     pub fn json(&self) -> Vec<serde_json::Value> {
         let row = |Row { what, batch, cost }: &Row<'_>| {
             cost.json(json!({ "what": what, "answers": batch.len(), "bytes": bytes(batch) }))

@@ -1,4 +1,4 @@
-//! A grader on trial: its calls on made questions, and what was found.
+//! The trial of a grader: its calls on synthetic questions, and the findings.
 
 use std::collections::BTreeMap;
 
@@ -11,49 +11,52 @@ use crate::commands::check::rows::{Counted, add};
 use crate::commands::check::time::{Time, is_limit};
 use crate::screen::Screen;
 
-/// One of so many batches is judged under changed conditions.
+/// One of this many batches is graded under changed conditions.
 const SAMPLED: usize = 3;
 /// Conditions that a verdict should not depend on.
 const OTHERS: [(Other, &str); 3] = [
-    (Other::Random, "uses random bytes, which are the same in each call: a verdict depends on no randomness"),
-    (Other::Time, "uses a clock, and all clocks stand still: a verdict depends on no time"),
-    (Other::Memory, "keeps something in memory from one batch to the next, and each batch has a fresh one"),
+    (
+        Other::Random,
+        "uses random bytes, which are the same in each call: a verdict must not depend on randomness",
+    ),
+    (Other::Time, "uses a clock, but all clocks are frozen: a verdict must not depend on time"),
+    (Other::Memory, "keeps something in memory between batches, but each batch starts with fresh memory"),
 ];
 
-/// A grader on trial.
+/// The trial of a grader.
 pub struct Trial<'t> {
     grader: &'t Grader,
     settings: &'t [(String, Value)],
-    /// What was found.
+    /// The findings.
     pub found: Findings,
 }
 
-/// What was found.
+/// The findings of a trial.
 #[derive(Default)]
 pub struct Findings {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Questions that were tried alone.
+    /// Number of questions that were tried alone.
     pub tried: usize,
     /// Calls without an answer.
     pub faults: Counted,
-    /// Whether a call used up its fuel, time or memory.
+    /// Whether a call reached its limit of fuel, time or memory.
     pub exhausted: bool,
     /// Verdicts that can't be used.
     pub unusable: Counted,
-    /// Answers that it says it can't judge.
+    /// Answers that the grader says it can't grade.
     pub unscorable: Counted,
-    /// Answers that it calls correct, that it calls wrong, and whose correctness it leaves to the run.
+    /// Answers that are correct, wrong, and undecided by the grader.
     pub correct: [u64; 3],
-    /// Questions that were asked twice.
+    /// Number of questions that were asked twice.
     pub compared: u64,
     /// Questions on which two equal calls differed.
     pub impure: Counted,
-    /// Batches that were compared with their answers alone.
+    /// Number of batches that were compared with single answers.
     pub batches: u64,
-    /// Answers whose verdict is another one in a batch.
+    /// Answers whose verdict differs in a batch.
     pub apart: Counted,
-    /// What it uses that means nothing in a run, and the first question on which it does.
+    /// Meaningless conditions that the grader's verdicts depend on, with the first question that shows it.
     pub warnings: BTreeMap<&'static str, String>,
 }
 
@@ -63,7 +66,7 @@ impl Findings {
         self.exhausted |= is_limit(fault);
     }
 
-    /// Verdicts that were looked at.
+    /// Returns the number of verdicts that were checked.
     pub fn verdicts(&self) -> u64 {
         self.correct.iter().sum::<u64>() + self.unusable.as_ref().map_or(0, |(n, _)| *n)
     }
@@ -76,7 +79,7 @@ impl<'t> Trial<'t> {
         Ok(Self { grader, settings, found: Findings::default() })
     }
 
-    /// Tries batches of questions until the time is over or a call uses up its limits.
+    /// Tries batches of questions, until the time is over or a call reaches a limit.
     pub fn questions(&mut self, made: &[Made], time: Time, screen: &mut Screen<'_>) {
         for (i, batch) in made.chunks(BATCH).enumerate() {
             screen.draw(format_args!("question {}/{}", i * BATCH + 1, made.len()));
@@ -106,7 +109,7 @@ impl<'t> Trial<'t> {
         screen.draw("");
     }
 
-    /// Two equal calls on a question. Returns the verdict.
+    /// Makes two equal calls with a question. Returns the verdict.
     fn alone(&mut self, made: &Made, time: Time) -> Result<Judged, Fault> {
         self.found.calls += 1;
         let judged = self.grade(&[made])?.remove(0);
@@ -137,14 +140,14 @@ impl<'t> Trial<'t> {
         Ok(judged)
     }
 
-    /// The same questions in a batch, forwards and backwards.
+    /// Grades the same questions in a batch, in both orders.
     fn together(&mut self, batch: &[Made], alone: &[Judged]) {
         for backwards in [false, true] {
             self.found.calls += 1;
             let order: Vec<usize> =
                 if backwards { (0..batch.len()).rev().collect() } else { (0..batch.len()).collect() };
             let asked: Vec<&Made> = order.iter().map(|i| &batch[*i]).collect();
-            // A run asks about the answers of a batch that fails one by one: that only costs time.
+            // A run grades the answers of a failed batch one by one, which only costs time.
             let Ok(verdicts) = self.grade(&asked) else { continue };
             self.found.batches += 1;
             for (i, verdict) in order.iter().zip(verdicts) {
@@ -155,10 +158,10 @@ impl<'t> Trial<'t> {
         }
     }
 
-    /// Asks again under changed conditions.
+    /// Calls again under changed conditions.
     fn look_for_others(&mut self, batch: &[Made], alone: &[Judged]) {
         for (other, warning) in OTHERS {
-            // Random bytes go on in one instance, too: a difference that comes of them is reported as that.
+            // Random bytes also change within an instance. That difference is reported as random bytes.
             let known = match other {
                 Other::Memory => !self.found.warnings.is_empty(),
                 Other::Time | Other::Random => {
@@ -185,7 +188,7 @@ impl<'t> Trial<'t> {
     }
 }
 
-/// A question as a grader gets it.
+/// Returns a question in the form that a grader gets.
 pub fn asked(made: &Made) -> Asked<'_> {
     let Made { prompt, gold, answer, .. } = made;
     Asked { prompt, source: "made", gold, answer }

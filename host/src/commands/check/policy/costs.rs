@@ -1,4 +1,4 @@
-//! What a call of a policy costs at the scale of a published run, and what an instance costs.
+//! The cost of a policy's calls at the scale of a published run, and of an instance.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use crate::screen::Screen;
 const SCALES: [usize; 3] = [1, 4, 16];
 /// Rollouts at the published run's scale.
 const ROLLOUTS: usize = 18_432;
-/// Calls at a scale.
+/// Number of calls at each scale.
 const CALLS: usize = 3;
-/// Instances, of which the fastest counts.
+/// Number of instances, of which the fastest counts.
 const INSTANCES: usize = 20;
-/// The longest that instances are made and dropped.
+/// The longest time to spend on instances.
 const STARTS: Duration = Duration::from_millis(500);
 
 /// The costs of a policy.
@@ -30,12 +30,12 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Costs that are not measured yet.
+    /// Returns costs that are not measured yet.
     pub fn new() -> Self {
         Self { rows: SCALES.map(|times| (times, Cost::default())), instance: None }
     }
 
-    /// Measures each once: an instance and the smallest scale in any case, the others within a fifth of the time.
+    /// Measures each cost once: always an instance and the smallest scale, others in a fifth of the time.
     pub fn once(&mut self, policy: &Policy, begun: &Begun, time: Time) {
         self.instance = instance(policy);
         let started = Instant::now();
@@ -59,8 +59,8 @@ impl Costs {
         }
     }
 
-    /// Faults at a scale, each with its view's title. Running out of fuel, time or memory is none: not every policy is
-    /// made for every scale.
+    /// Returns faults at a scale, each with its view's title. Reaching a limit of fuel, time or memory does
+    /// not count: not every policy is made for every scale.
     pub fn faults(&self) -> impl Iterator<Item = (String, &Fault)> {
         let failed = self.rows.iter().filter_map(|(times, cost)| Some((times, cost.fault()?)));
         failed
@@ -68,14 +68,14 @@ impl Costs {
             .map(|(times, fault)| (format!("the view at {times}x"), fault))
     }
 
-    /// What was not measured, in words.
+    /// Returns the costs that were not measured, in words.
     pub fn missing(&self) -> impl Iterator<Item = String> {
         let scales = self.rows.iter().filter(|(_, cost)| cost.is_missing());
         let scales = scales.map(|(times, _)| format!("the cost at {times}x was not measured"));
         scales.chain(self.instance.is_none().then(|| "the cost of an instance was not measured".to_owned()))
     }
 
-    /// The table, for people.
+    /// Shows the table as text.
     pub fn show(&self, screen: &mut Screen<'_>) {
         screen.say(format_args!("      {:>9}  {}", "rollouts", Cost::head()));
         for (times, cost) in &self.rows {
@@ -87,12 +87,12 @@ impl Costs {
         }
     }
 
-    /// The rows of the table, for programs.
+    /// Returns the rows of the table as JSON.
     pub fn json(&self) -> Vec<serde_json::Value> {
         self.rows.iter().map(|(times, cost)| cost.json(json!({ "times": times }))).collect()
     }
 
-    /// Microseconds that an instance takes.
+    /// Returns the time of an instance in microseconds.
     pub fn instance_us(&self) -> Option<f64> {
         self.instance.map(|time| time.as_secs_f64() * 1e6)
     }
@@ -103,7 +103,7 @@ fn at_scale(policy: &Policy, begun: &Begun, times: usize) -> (Run, View) {
     (run, fixtures::scale(times, policy.description().signals.len()))
 }
 
-/// The shortest time in which an instance is made and dropped.
+/// Returns the shortest time to create and drop an instance.
 fn instance(policy: &Policy) -> Option<Duration> {
     let started = Instant::now();
     let mut best = None;

@@ -1,4 +1,4 @@
-//! The short run that ends a check: the real loop, in the coin-flip world.
+//! The short run at the end of a check: the real loop, in the coin-flip world.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ use = \"the one at hand\"
 prompts = 200
 ";
 
-/// Runs it. Returns how it ended, or nothing if the time was over before.
+/// Runs it. Returns how it ended, or none if the time was over first.
 pub fn simulate(
     policy: &Policy,
     typed: &BTreeMap<String, toml::Value>,
@@ -40,7 +40,7 @@ pub fn simulate(
 ) -> Result<Option<String>, String> {
     let mut config = SimulateConfig::parse(CONFIG, "the check's run").map_err(|error| error.what)?;
     config.policy.settings.clone_from(typed);
-    // What the policy asks of a data set and of an engine is made up.
+    // Invents the columns and signals that the policy needs.
     let description = policy.description();
     let named = description.columns.iter().filter(|name| *name != LENGTH);
     config.world.columns = named.map(|name| (name.clone(), "level".to_owned())).collect();

@@ -1,4 +1,4 @@
-//! A policy on trial: its calls on synthetic views, and what was found.
+//! The trial of a policy: its calls on synthetic views, and the findings.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::commands::check::rows::{Counted, LATE, add};
 use crate::commands::check::time::{Time, is_limit};
 use crate::screen::Screen;
 
-/// One of so many views is tried under changed conditions.
+/// One of this many views is tried under changed conditions.
 const SAMPLED: usize = 8;
-/// Conditions that a plan should not depend on, and what the author should do instead.
+/// Conditions that a plan should not depend on, with advice for the author.
 const OTHERS: [(Other, &str); 3] = [
     (
         Other::Random,
-        "uses random bytes, which are the same in each call: take `view.seed`, another in each call",
+        "uses random bytes, which are the same in each call: use `view.seed`, which differs in each call",
     ),
-    (Other::Time, "uses a clock, and all clocks stand still: take `view.step` and `view.round`"),
+    (Other::Time, "uses a clock, but all clocks are frozen: use `view.step` and `view.round`"),
     (
         Other::Memory,
-        "keeps something in memory, and each call has a fresh one: return what is to last as the state",
+        "keeps something in memory, but each call starts with fresh memory: return it as the state instead",
     ),
 ];
 
@@ -35,7 +35,7 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// Begins a run over a data set of so many prompts.
+    /// Begins a run with a data set of `prompts` prompts.
     fn new(policy: &Policy, settings: &[(String, Value)], prompts: u32) -> Result<Self, Fault> {
         let run = fixtures::run(settings.to_vec(), &policy.description().columns, prompts);
         let run = policy.shown_too(run);
@@ -44,53 +44,53 @@ impl Begun {
     }
 }
 
-/// A policy on trial.
+/// The trial of a policy.
 pub struct Trial<'t> {
     policy: &'t Policy,
     ordinary: Begun,
-    /// Of a large data set.
+    /// The run with a large data set.
     pub large: Begun,
     /// The time of the whole check.
     pub time: Time,
-    /// What was found.
+    /// The findings.
     pub found: Findings,
 }
 
-/// What was found.
+/// The findings of a trial.
 #[derive(Default)]
 pub struct Findings {
-    /// Views that were tried.
+    /// Number of views tried.
     pub tried: usize,
-    /// Calls of which the plan was checked.
+    /// Number of calls whose plan was checked.
     pub calls: u64,
-    /// For each broken rule: how often, and the first sentence about it.
+    /// For each broken rule: how often, and the first message.
     pub broken: BTreeMap<&'static str, (u64, String)>,
     /// Calls without an answer.
     pub faults: Counted,
-    /// For the first fault (`answers`) and each broken rule: what to do about it.
+    /// For the first fault (`answers`) and each broken rule: the hint.
     pub hints: BTreeMap<&'static str, String>,
-    /// The view on which a call took longer than the whole check may.
+    /// The view on which a call exceeded the time of the whole check.
     pub unfinished: Option<String>,
-    /// Whether a call used up its fuel, time or memory.
+    /// Whether a call reached its limit of fuel, time or memory.
     pub exhausted: bool,
-    /// Pairs of equal calls that were compared.
+    /// Number of pairs of equal calls that were compared.
     pub compared: u64,
     /// Views on which two equal calls differed.
     pub impure: Counted,
-    /// What the policy uses that means nothing in a run, and the first view on which it does.
+    /// Meaningless conditions that the policy's plans depend on, with the first view that shows it.
     pub warnings: BTreeMap<&'static str, String>,
     kept: Kept,
 }
 
-/// Plans that kept all rules, by what rules judge.
+/// Counts of plans that kept all rules, by the kinds of plans that rules check.
 #[derive(Default)]
 struct Kept {
     plans: u64,
     without_rounds: u64,
     without_rollouts: u64,
-    /// With a request.
+    /// Plans with a request.
     sampling: u64,
-    /// With a pick or a hold.
+    /// Plans with a pick or a hold.
     training: u64,
 }
 
@@ -109,8 +109,8 @@ impl Kept {
 }
 
 impl Findings {
-    /// Why this rule was not tested, unless it was: broken, or kept by a plan of the kind that it judges. The check of
-    /// a plan ends at the first rule that it breaks, so only plans that keep all rules count.
+    /// Returns why a rule was not tested; none if it was: broken, or kept by a plan that it applies to.
+    /// Checking a plan stops at the first broken rule, so only plans that keep all rules count.
     pub fn untested(&self, rule: &str) -> Option<&'static str> {
         let Kept { plans, without_rounds, without_rollouts, sampling, training } = self.kept;
         let (plans, why) = match rule {
@@ -153,8 +153,7 @@ impl<'t> Trial<'t> {
         Ok(Self { policy, ordinary, large, time, found: Findings::default() })
     }
 
-    /// Tries views from the first that was not tried yet until the time is over or a call uses up its limits, and at
-    /// most so many.
+    /// Tries at most `most` further views, until the time is over or a call reaches a limit.
     pub fn views(&mut self, views: &[Fixture], most: usize, time: Time, screen: &mut Screen<'_>) {
         for fixture in views.iter().skip(self.found.tried).take(most) {
             if self.found.exhausted || time.is_over() {
@@ -178,7 +177,7 @@ impl<'t> Trial<'t> {
     }
 }
 
-/// Two equal calls on a view, and one more with the state that they returned.
+/// Makes two equal calls on a view, and one with the returned state.
 fn ask(
     policy: &Policy,
     begun: &Begun,
@@ -199,7 +198,7 @@ fn ask(
         } else {
             found.kept.add(&fixture.view, &plan);
             if turn == 0 {
-                // Only plans that keep the rules are compared: NaN does not equal itself.
+                // Only valid plans are compared: NaN does not equal itself.
                 let again = policy.decide(run, &state, &fixture.view).map(|(again, _)| again);
                 if let Err(fault) = &again
                     && time.ended(fault)
@@ -217,13 +216,13 @@ fn ask(
     Ok(())
 }
 
-/// Asks again under changed conditions. A plan that depends on them is no fault, because they are the same in each call
-/// of a run; it is most likely not what the author thinks.
+/// Calls again under changed conditions. A plan that depends on them is not a fault, because they are the
+/// same in each call of a run, but it is probably not what the author intends.
 fn look_for_others(policy: &Policy, begun: &Begun, fixture: &Fixture, found: &mut Findings) {
     let Begun { run, state } = begun;
     let Ok((plan, _)) = policy.decide(run, state, &fixture.view) else { return };
     for (other, warning) in OTHERS {
-        // Random bytes go on in one instance, too: a difference that comes of them is reported as that.
+        // Random bytes also change within an instance. That difference is reported as random bytes.
         let known = match other {
             Other::Memory => !found.warnings.is_empty(),
             Other::Time | Other::Random => !policy.has_wasi() || found.warnings.contains_key(warning),
@@ -231,7 +230,7 @@ fn look_for_others(policy: &Policy, begun: &Begun, fixture: &Fixture, found: &mu
         if known {
             continue;
         }
-        // A second call in one instance may fail for want of memory: no run makes one.
+        // A second call in one instance may run out of memory; runs never make one.
         let again = policy.decide_otherwise(other, run, state, &fixture.view);
         if again.is_ok_and(|again| again != plan) {
             found.warnings.insert(warning, fixture.title.clone());
