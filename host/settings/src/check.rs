@@ -12,7 +12,7 @@ use crate::reward::{
 use crate::{AnyGrader, ComponentConfig, PythonConfig};
 
 /// The hint where no grader is named.
-const NO_GRADER: &str = "name one by `grader`; rewards of several parts have a [[reward.graders]] for each";
+const NO_GRADER: &str = "set `grader`, or write a [[reward.graders]] section for each part of the reward";
 /// The rule for a part's name.
 const PART: &str = "use at most 64 letters, digits, `_`, `-` and `.` in a part's name";
 
