@@ -477,7 +477,7 @@ fn errors_of_rows_come_as_one_list() {
     let error = written("several.jsonl", rows.as_bytes(), json!({})).unwrap_err();
     assert_eq!(
         told(&error),
-        "3 rows have errors:\n  \
+        "3 errors in the data set:\n  \
          `several.jsonl` line 2: `question` is neither text nor a list of messages with `role` and `content`\n  \
          `several.jsonl` line 3 has no column `question`\n  \
          `several.jsonl` line 4: `answer` is a list of lists\n\

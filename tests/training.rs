@@ -720,7 +720,11 @@ fn a_damaged_checkpoint_is_told_and_an_earlier_one_is_taken() {
         }
         fs::create_dir(run.join("checkpoints/.writing-step-000005")).unwrap();
         let said = told(&scratch, &["--resume", "out"]);
-        let note = format!("note: `out/checkpoints/step-000006/{file}` ");
+        let wrong = match file {
+            "manifest.json" => "is not a valid manifest: ",
+            _ => "does not match its checkpoint's manifest",
+        };
+        let note = format!("note: `out/checkpoints/step-000006/{file}` {wrong}");
         assert!(said.contains(&note) && said.contains("; an earlier one is used"), "{said}");
         assert!(said.contains("goes on after step 4 of 6"), "{said}");
         assert_same(&whole, &run, file);

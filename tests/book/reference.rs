@@ -42,12 +42,20 @@ fn the_page_of_commands_is_what_the_program_says_of_itself() {
     );
 }
 
-/// Returns the keys of a section of the page.
+/// The page of the config.
+const CONFIG: &str = "docs/reference/config.md";
+
+/// Returns the section of a page whose heading begins so.
+fn section(page: &str, heading: &str) -> String {
+    let text = std::fs::read_to_string(root().join(page)).unwrap();
+    let start = format!("\n## {heading}");
+    let (_, rest) = text.split_once(&start).unwrap_or_else(|| panic!("{page} has no section {heading}"));
+    rest.split("\n## ").next().unwrap().to_owned()
+}
+
+/// Returns the keys of a section of the page of the config.
 fn documented(heading: &str) -> BTreeSet<String> {
-    let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
-    let start = format!("\n## `{heading}`");
-    let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no section {heading}"));
-    keys(rest.split("\n## ").next().unwrap())
+    keys(&section(CONFIG, &format!("`{heading}`")))
 }
 
 /// Returns the first column of a section's tables of keys, split where a row has several.
@@ -206,9 +214,7 @@ levels = [{ digits = 2 }]
 
 /// The page's defaults of a section, by key: those that are a number, a word in quotes, true or false.
 fn defaults(heading: &str) -> Vec<(String, toml::Value)> {
-    let page = std::fs::read_to_string(root().join("docs/reference/config.md")).unwrap();
-    let (_, rest) = page.split_once(&format!("\n## `{heading}`")).unwrap_or_else(|| panic!("no {heading}"));
-    let section = rest.split("\n## ").next().unwrap();
+    let section = section(CONFIG, &format!("`{heading}`"));
     let mut all = Vec::new();
     for row in section.lines().filter_map(|line| line.strip_prefix("| `")) {
         let mut cells = row.split(" | ");
@@ -236,24 +242,12 @@ fn defaults_on_the_page_are_those_of_a_run() {
     let given: toml::Table = SMALLEST.parse().unwrap();
     let number = |value: &toml::Value| value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
     let (mut held, mut wrong) = (0, Vec::new());
-    for section in [
-        "run",
-        "budget",
-        "policy",
-        "advantage",
-        "model",
-        "sampling",
-        "update",
-        "optimizer",
-        "reward",
-        "evaluation",
-        "checkpoint",
-    ] {
+    for (section, run) in resolved.iter().filter_map(|(name, value)| Some((name, value.as_table()?))) {
         for (key, page) in defaults(&format!("[{section}]")) {
             if given.get(section).and_then(|table| table.get(&key)).is_some() {
                 continue;
             }
-            let Some(run) = resolved.get(section).and_then(|table| table.get(&key)) else { continue };
+            let Some(run) = run.get(&key) else { continue };
             held += 1;
             if *run != page && (number(run).is_none() || number(run) != number(&page)) {
                 wrong.push(format!("`{section}.{key}` is {run} in a run, and {page} on the page"));
@@ -285,9 +279,7 @@ fn names_of_the_contract(path: &str) -> BTreeSet<String> {
 fn the_page_of_the_contract_names_all_of_it() {
     let names = names_of_the_contract("wit/0.2/allocation.wit");
     assert!(names.len() > 100, "{names:?}");
-    let page = std::fs::read_to_string(root().join("docs/reference/contract.md")).unwrap();
-    let (_, table) = page.split_once("\n## Every name\n").unwrap();
-    let table = table.split("\n## ").next().unwrap();
+    let table = section("docs/reference/contract.md", "Every name\n");
     let missing: Vec<&String> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
     assert!(missing.is_empty(), "the table of docs/reference/contract.md lacks {missing:?}");
     let known = |name: &&str| names.contains(*name) || ["types", "log", "facts", "allocator"].contains(name);
@@ -331,15 +323,12 @@ fn the_readme_counts_the_families_that_the_page_of_models_has() {
 #[test]
 fn the_page_about_servers_has_every_key_of_their_sections() {
     let scratch = Scratch::new();
-    let page = std::fs::read_to_string(root().join("docs/how-to/scaling.md")).unwrap();
     let sections = [
-        ("A server that speaks the Tinker protocol", "[engine]\nuse = \"tinker\"\nno_such_key = 1\n"),
-        ("Rollouts on SGLang or vLLM", "[rollout_server]\nno_such_key = 1\n"),
+        ("A server that speaks the Tinker protocol\n", "[engine]\nuse = \"tinker\"\nno_such_key = 1\n"),
+        ("Rollouts on SGLang or vLLM\n", "[rollout_server]\nno_such_key = 1\n"),
     ];
     for (heading, config) in sections {
-        let start = format!("\n## {heading}\n");
-        let (_, rest) = page.split_once(&start).unwrap_or_else(|| panic!("no section {heading}"));
-        let documented = keys(rest.split("\n## ").next().unwrap());
+        let documented = keys(&section("docs/how-to/scaling.md", heading));
         assert_eq!(documented, taken(&scratch, &["train", "--dry-run"], config), "{heading}");
     }
 }

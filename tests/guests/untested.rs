@@ -94,12 +94,13 @@ fn a_failure_of_an_incomplete_check_is_a_failure() {
     assert!(
         text.contains("FAIL  asks for a prompt once in a plan")
             && text.contains("\n      hint: add the counts up in one request\n")
-            // How many, depends on how many views were tried.
-            && text.contains("\nFAIL: ")
-            && text.contains(" requirements\nincomplete: ")
             && !text.contains("--within"),
         "{text}"
     );
+    // How many fail, depends on how many views were tried. A run that breaks off is one more.
+    let (_, end) = text.split_once("\nFAIL: ").unwrap();
+    let (failed, end) = end.split_once(' ').unwrap();
+    assert!(failed.parse::<u32>().unwrap() >= 2 && end.starts_with("requirements\nincomplete: "), "{text}");
     let card = json(&card(&both, &["--within", "0.5", "--json"]));
     assert_eq!(
         (&card["result"], &card["pass"], &card["complete"]),

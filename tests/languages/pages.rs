@@ -4,6 +4,7 @@
 //!
 //! A command that no test can run is in `ELSEWHERE`, with the reason. That list is checked, too.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -176,7 +177,7 @@ fn what_is_not_run_is_on_the_pages_and_run_nowhere() {
 #[test]
 fn every_command_of_every_page_works_as_it_is_printed() {
     let checkout = Checkout::new("all");
-    for (name, ..) in SHORTER {
+    for name in SHORTER.map(|(name, ..)| name).into_iter().collect::<BTreeSet<_>>() {
         shorten(&checkout.folder.join("configs").join(name), name);
     }
     cargo_that_runs_what_is_built(&checkout.folder.join("bin"));
@@ -209,7 +210,7 @@ fn every_command_of_every_page_works_as_it_is_printed() {
 fn shorten(path: &Path, name: &str) {
     let mut text = fs::read_to_string(path).unwrap();
     for (_, long, short) in SHORTER.iter().filter(|(of, ..)| *of == name) {
-        assert!(text.contains(long) || text.contains(short), "`{long}` is not in {name} any more");
+        assert!(text.contains(long), "`{long}` is not in {name} any more");
         text = text.replacen(long, short, 1);
     }
     fs::write(path, text).unwrap();

@@ -104,8 +104,7 @@ pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) 
             && nearest(unknown, known.iter().map(String::as_str)).is_none()
     };
     // verl's `data` is one section, ours a list of them.
-    let of_verl = |fault: &Fault| fault.path.len() == 1 && fault.path[0] == "data";
-    if fault.unknown.as_ref().map_or_else(|| of_verl(fault), nested)
+    if fault.unknown.as_ref().map_or_else(|| fault.path == ["data"], nested)
         && let Some(hint) = foreign(keys)
     {
         return Some(hint);
@@ -119,7 +118,7 @@ pub(super) fn of(fault: &Fault, name: &str, sections: &[&str], keys: &[String]) 
         .or_else(|| {
             nearest(unknown, known.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"))
         })
-        .or_else(|| elsewhere(unknown))
+        .or_else(|| foreign(std::slice::from_ref(unknown)))
 }
 
 /// Returns a hint if the unknown key is another program's name for a key of the same section.
@@ -132,7 +131,7 @@ fn meant(unknown: &str, section: &str, known: &[String]) -> Option<String> {
     own.into_iter().find(|key| known.iter().any(|k| k == key)).map(|key| format!("did you mean `{key}`?"))
 }
 
-/// Returns our keys for those of another trainer, which has them in other sections.
+/// Returns a hint with our keys for those of another program, which has them in other sections.
 fn foreign(keys: &[String]) -> Option<String> {
     let ours = keys.iter().filter_map(|key| {
         let dots = key.match_indices('.').map(|(at, _)| &key[at + 1..]);
@@ -149,12 +148,6 @@ fn foreign(keys: &[String]) -> Option<String> {
             Some(format!("write {}", several.join(", ")))
         }
     }
-}
-
-/// Returns a hint if the unknown key is another program's name for a key of another section.
-fn elsewhere(unknown: &str) -> Option<String> {
-    let first = aliases(unknown)?.first()?;
-    Some(format!("did you mean `{first}`?"))
 }
 
 fn aliases(unknown: &str) -> Option<&'static [&'static str]> {

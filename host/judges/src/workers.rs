@@ -55,9 +55,6 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
 
     /// Starts work on a question without waiting for its answer.
     pub fn begin(&mut self, question: Q) {
-        if self.turns.is_closed() && self.round.is_empty() {
-            self.turns = Arc::new(Semaphore::new(self.most));
-        }
         let (work, turns) = (Arc::clone(&self.work), Arc::clone(&self.turns));
         let answer = async move {
             // Closed by an error: nothing more starts, and `finish` drops this task.
@@ -81,6 +78,7 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
     /// The first error of a worker; the others then stop.
     pub async fn finish(&mut self) -> Result<Vec<A>> {
         let mut round = std::mem::take(&mut self.round);
+        self.turns = Arc::new(Semaphore::new(self.most));
         if let Some(error) = self.failed.take() {
             return Err(error);
         }

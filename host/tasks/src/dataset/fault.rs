@@ -365,8 +365,8 @@ pub enum DataError {
         /// The column.
         column: String,
     },
-    /// Errors of several rows.
-    #[error("{} rows have errors:\n{}", .0.len(), .0.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n"))]
+    /// Several errors: of rows, and last of a file that could not be read on.
+    #[error("{} errors in the data set:\n{}", .0.len(), .0.iter().map(|error| format!("  {error}")).collect::<Vec<_>>().join("\n"))]
     Rows(Vec<DataError>),
     /// A question that does not fit the template or the messages.
     #[error("{place}: {reason}")]
@@ -391,7 +391,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// Combines the errors of one or more rows.
+    /// Combines one or more errors.
     pub(super) fn all(mut errors: Vec<Self>) -> Self {
         if errors.len() == 1 { errors.remove(0) } else { Self::Rows(errors) }
     }
