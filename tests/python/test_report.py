@@ -45,7 +45,7 @@ class Shown(unittest.TestCase):
         page = self.report._repr_html_()
         self.assertIn("<h3>2 policies, 2 seeds, 4 runs</h3>", page)
         self.assertEqual(page.count("<img"), sum(name in self.report.figures for name in ("accuracy-rollouts", "frontier")))
-        self.assertIn("there are 2 seeds at most", page)
+        self.assertIn("there are at most 2 seeds", page)
         self.assertIn("result", repr(self.report))
         figure = self.report.figures["accuracy-rollouts"]
         self.assertTrue(figure.svg.startswith("<svg") or "<svg" in figure.svg[:300])
