@@ -89,6 +89,7 @@ fn sample(rollout: u64) -> Sample<Answer> {
             tokens: (0..TOKENS).map(|i| (draws(i) % 151_936) as u32).collect(),
             log_probs: (0..TOKENS).map(|i| -((draws(i) >> 40) as f32 / 1e6).powi(3)).collect(),
             mask,
+            episode: None,
         },
         tokens: TOKENS,
         truncated: rollout.is_multiple_of(7),

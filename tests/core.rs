@@ -8,6 +8,8 @@
 
 #[path = "core/bf16.rs"]
 mod bf16;
+#[path = "core/episodes.rs"]
+mod episodes;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -165,7 +167,7 @@ fn the_cores_compute_and_learn_what_transformers_does() {
             let name = format!("{}, {}", name(&folder), kind.name);
             let mut core = (kind.make)(&case.checkpoint, setup(1));
             let options = PassOptions { recompute, ..PLAIN };
-            let sequences = [Sequence { tokens: &case.ids, prompt: 1, mask: None }];
+            let sequences = [Sequence { tokens: &case.ids, prompt: 1, observed: &[], mask: None }];
             let statistics = core.score(&sequences, options, false).unwrap().swap_remove(0);
             let expected = numbers(&case.reference["token_logp"]);
             let mut offs: Vec<f32> =
@@ -254,7 +256,7 @@ fn greedy_answers_are_transformers_own() {
         for kind in cores().iter().filter(|k| k.exact) {
             let name = format!("{}, {}", name(&folder), kind.name);
             let core = (kind.make)(&case.checkpoint, setup(2));
-            let wanted = [Request { prompt: &case.ids, seed: 0, sampling }];
+            let wanted = [Request { prompt: &case.ids, history: &[], seed: 0, sampling }];
             let answer = core.answers(&wanted, &Stops::default(), 4).unwrap().swap_remove(0);
             let until = answer.tokens.iter().position(|t| *t == end).unwrap_or(expected.len());
             assert!(until > 0, "{name}: nothing to compare");
@@ -270,7 +272,7 @@ fn requests(prompts: &[Vec<u32>], each: u64) -> Vec<Request<'_>> {
         .iter()
         .enumerate()
         .flat_map(|(i, prompt)| {
-            (0..each).map(move |j| Request { prompt, seed: i as u64 * 1000 + j, sampling })
+            (0..each).map(move |j| Request { prompt, history: &[], seed: i as u64 * 1000 + j, sampling })
         })
         .collect()
 }
@@ -415,7 +417,7 @@ fn what_sampling_says_of_its_tokens_is_what_scoring_says() {
             let sequences: Vec<Sequence<'_>> = whole
                 .iter()
                 .zip(&all)
-                .map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len(), mask: None })
+                .map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len(), observed: &[], mask: None })
                 .collect();
             let scored = core.score(&sequences, PassOptions { temperature, ..PLAIN }, false).unwrap();
             let mut worst = 0.0_f32;
@@ -453,7 +455,7 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
         let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, mask: None }).collect();
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
         let gradient = |kind: &Kind, options: PassOptions| {
             let mut core = (kind.make)(&case.checkpoint, setup(3));
             for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
@@ -512,7 +514,7 @@ fn the_gradient_of_entropies_is_their_slope() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
         let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, mask: None }).collect();
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
         let options = PassOptions { temperature: 0.7, ..PLAIN };
         let mut core = Cpu::new(&case.checkpoint, setup(1)).unwrap();
         let bonuses = |i: usize, statistics: &[TokenStatistics]| TokenGradients {
@@ -559,7 +561,7 @@ fn windows_of_any_width_are_the_plain_twin_s() {
         ([&short[..], &answers[2]].concat(), short.len()),
     ];
     let sequences: Vec<Sequence<'_>> =
-        whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, mask: None }).collect();
+        whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
     let weigh = |i: usize, statistics: &[TokenStatistics]| -> Vec<f32> {
         (0..statistics.len()).map(|t| coefficient(i, t) / 10.0).collect()
     };
@@ -603,13 +605,14 @@ fn windows_of_any_width_are_the_plain_twin_s() {
             let sampling = Sampling { max_tokens: 60, ..Sampling::default() };
             let requests = [(&long, 1), (&long, 2), (&short, 3)].map(|(prompt, seed)| Request {
                 prompt,
+                history: &[],
                 seed,
                 sampling,
             });
             let answers = core.answers(&requests, &Stops::default(), 4).unwrap();
             for (request, answer) in requests.iter().zip(&answers) {
                 let tokens = [request.prompt, &answer.tokens].concat();
-                let sequence = Sequence { tokens: &tokens, prompt: request.prompt.len(), mask: None };
+                let sequence = Sequence { tokens: &tokens, prompt: request.prompt.len(), observed: &[], mask: None };
                 let scored = core.score(&[sequence], PLAIN, false).unwrap().swap_remove(0);
                 assert!(
                     scored.iter().map(|t| t.log_prob).eq(answer.log_probs.iter().copied()),
@@ -654,6 +657,7 @@ fn a_kept_mask_is_what_tokens_were_drawn_from() {
         let sequence = |i: usize| Sequence {
             tokens: &whole[i],
             prompt: all[i].prompt.len(),
+            observed: &[],
             mask: Some(&answers[i].mask),
         };
         let sequences: Vec<Sequence<'_>> = (0..all.len()).map(sequence).collect();
@@ -734,7 +738,7 @@ fn a_kept_mask_is_what_tokens_were_drawn_from() {
         let norm = |mask: Option<&SamplingMask>| -> f64 {
             let mut core = Cpu::new(&case.checkpoint, setup(1)).unwrap();
             let masked: Vec<Sequence<'_>> =
-                one.iter().map(|tokens| Sequence { tokens, prompt: prompt.len(), mask }).collect();
+                one.iter().map(|tokens| Sequence { tokens, prompt: prompt.len(), observed: &[], mask }).collect();
             let among: Vec<Sequence<'_>> = masked.iter().map(|s| Sequence { ..*s }).collect();
             let likely = core.score(&among, options, false).unwrap();
             let total: f32 = likely.iter().map(|s| s[0].log_prob.exp()).sum();
@@ -755,7 +759,7 @@ fn a_run_goes_on_on_the_other_core() {
     let sgd = OptimizerConfig { learning_rate: 1e-3, ..OptimizerConfig::default() };
     for folder in folders() {
         let case = Case::read(&folder);
-        let sequences = [Sequence { tokens: &case.ids, prompt: 4, mask: None }];
+        let sequences = [Sequence { tokens: &case.ids, prompt: 4, observed: &[], mask: None }];
         let up = |_: usize, statistics: &[TokenStatistics]| vec![-0.1; statistics.len()].into();
         let step = |core: &mut Box<dyn Core>| {
             core.learn(&sequences, PLAIN, &up).unwrap();
@@ -801,7 +805,7 @@ fn a_run_goes_on_on_the_other_core() {
 #[test]
 fn a_step_needs_gradients_that_are_finite() {
     let case = Case::read(&folders()[0]);
-    let sequences = [Sequence { tokens: &case.ids, prompt: 4, mask: None }];
+    let sequences = [Sequence { tokens: &case.ids, prompt: 4, observed: &[], mask: None }];
     let config = OptimizerConfig { weight_decay: 0.5, ..OptimizerConfig::default() };
     for kind in cores().iter().filter(|k| k.exact || k.name == "cpu in bf16") {
         let mut core = (kind.make)(&case.checkpoint, setup(1));
@@ -823,7 +827,7 @@ fn tensors_refuse_what_they_do_not_do() {
     let mut core = (cores()[1].make)(&case.checkpoint, setup(1));
     let tokens = [1, 2, 1_000_000];
     let refused =
-        core.score(&[Sequence { tokens: &tokens, prompt: 1, mask: None }], PLAIN, false).err().unwrap();
+        core.score(&[Sequence { tokens: &tokens, prompt: 1, observed: &[], mask: None }], PLAIN, false).err().unwrap();
     assert!(refused.to_string().starts_with("token 1000000 is past the vocabulary"), "{refused}");
 }
 
@@ -833,7 +837,7 @@ fn adapters_learn_and_merge() {
         let case = Case::read(&folder);
         let config = LoraConfig { rank: 4, alpha: 8.0 };
         let mut core = Cpu::new(&case.checkpoint, Setup { lora: Some(config), ..setup(2) }).unwrap();
-        let sequences = [Sequence { tokens: &case.ids, prompt: 4, mask: None }];
+        let sequences = [Sequence { tokens: &case.ids, prompt: 4, observed: &[], mask: None }];
         let sum = |core: &mut Cpu| -> f64 {
             core.score(&sequences, PLAIN, false).unwrap()[0].iter().map(|t| f64::from(t.log_prob)).sum()
         };
@@ -900,7 +904,7 @@ fn adapters_are_the_same_on_both_cores() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
         let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, mask: None }).collect();
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
         let step = |core: &mut Box<dyn Core>, options: PassOptions| -> (Vec<f32>, f64) {
             for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
                 let loss = |i: usize, statistics: &[TokenStatistics]| {
@@ -1011,7 +1015,7 @@ fn a_rollout_is_the_same_in_whichever_portion_it_comes() {
                 }
             };
             let order: Vec<_> = portion.iter().map(one).collect();
-            let grant = ledger.grant(&order, |prompt| next.get(&prompt).copied().unwrap_or(0));
+            let grant = ledger.grant(&order, |prompt| (next.get(&prompt).copied().unwrap_or(0), 0));
             portion.iter().for_each(|(prompt, count)| *next.entry(PromptId(*prompt)).or_default() += count);
             let sampled =
                 runtime.block_on(engine.sample(grant, Purpose::Training, &mut |_, _| {}, &Interrupt::new()));
@@ -1057,7 +1061,7 @@ fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
             allot_allocation::Request { sampling, ..allot_allocation::Request::new(PromptId(i), 3) }
         })
         .collect();
-    let grant = Ledger::new(limits).grant(&order, |_| 0);
+    let grant = Ledger::new(limits).grant(&order, |_| (0, 0));
     let sampled =
         runtime.block_on(engine.sample(grant, Purpose::Training, &mut |_, _| {}, &Interrupt::new())).unwrap();
     let sampled: Vec<Sample<Answer>> = sampled.into_iter().flatten().collect();
@@ -1067,7 +1071,7 @@ fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
         let prompt = engine.prompt(sample.prompt);
         let tokens = [prompt, &sample.answer.tokens].concat();
         let temperature = sample.sampling.map_or(1.0, |own| own.temperature);
-        let sequence = Sequence { tokens: &tokens, prompt: prompt.len(), mask: None };
+        let sequence = Sequence { tokens: &tokens, prompt: prompt.len(), observed: &[], mask: None };
         let scored = core.score(&[sequence], PassOptions { temperature, ..PLAIN }, false).unwrap();
         let scored: Vec<f32> = scored[0].iter().map(|t| t.log_prob).collect();
         assert_eq!(scored, sample.answer.log_probs, "on the CPU to the last bit");
@@ -1096,7 +1100,7 @@ fn made_up(whole: &[(Vec<u32>, usize)]) -> Vec<Sample<Answer>> {
             log_prob: log_probs.iter().map(|l| f64::from(*l)).sum(),
             signals: Vec::new(),
             sampling: None,
-            answer: Answer { tokens, log_probs, mask: SamplingMask::default() },
+            answer: Answer { tokens, log_probs, ..Answer::default() },
         }
     };
     whole.iter().enumerate().map(one).collect()
@@ -1225,7 +1229,7 @@ fn an_update_is_the_same_on_both_cores() {
             .map(|(i, sample)| Example { sample, advantage: coefficient(i, 1) })
             .collect();
         let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, mask: None }).collect();
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
         let run = |kind: &Kind| -> (Vec<(&str, f64)>, Vec<f64>) {
             let config = NativeConfig {
                 seed: 1,

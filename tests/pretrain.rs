@@ -295,7 +295,7 @@ fn the_core_s_model_is_the_decoder_s() {
     let mut core = folder::read(&path, &alphabet(&recipe), &recipe.training, &Device::Cpu).unwrap();
     let options = PassOptions { temperature: 1.0, recompute: false };
     let ours = core
-        .score(&[Sequence { tokens: &ids, prompt: 1, mask: None }], options, false)
+        .score(&[Sequence { tokens: &ids, prompt: 1, observed: &[], mask: None }], options, false)
         .unwrap()
         .swap_remove(0);
     assert!(ours.iter().zip(&theirs).all(|(o, t)| (o.log_prob - t).abs() < 1e-4), "{ours:?} {theirs:?}");

@@ -144,7 +144,7 @@ impl Twin {
         let granted = match &plan.action {
             Action::Sample(order) => {
                 let grant = self.timed(Part::Ledger, |twin| {
-                    twin.ledger.grant(order, |prompt| twin.buffer.next_position(prompt))
+                    twin.ledger.grant(order, |prompt| (twin.buffer.next_position(prompt), 0))
                 });
                 self.timed(Part::Pool, |twin| twin.pool.take(grant.lines().iter().map(|l| l.prompt)));
                 grant.rollouts()

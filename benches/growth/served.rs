@@ -103,7 +103,7 @@ pub fn ask(asked: Asked) -> Served {
         longest: TOKENS,
     });
     let order: Vec<Request> = (0..prompts).map(|p| Request::new(PromptId(p), GROUP)).collect();
-    let grant = ledger.grant(&order, |_| 0);
+    let grant = ledger.grant(&order, |_| (0, 0));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (began, computed) = (Instant::now(), clock::process());
     let rollouts =

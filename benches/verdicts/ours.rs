@@ -177,7 +177,7 @@ fn graded(config: &RewardConfig, folder: &Path, batch: &Batch) -> (Graded, Vec<S
         answer: Answer {
             log_probs: vec![0.0; tokens.len()],
             tokens: tokens.clone(),
-            mask: SamplingMask::default(),
+            ..Answer::default()
         },
         tokens: tokens.len() as u32,
         truncated: false,

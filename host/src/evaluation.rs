@@ -130,7 +130,7 @@ impl Evaluation {
             let (name, prompts) = (self.sets[set].name.clone(), self.sets[set].prompts.clone());
             let (setting, k) = self.settings[number].clone();
             let order: Vec<Request> = prompts.map(|prompt| Request::new(PromptId(prompt), k)).collect();
-            let grant = self.ledger.grant(&order, |_| 0);
+            let grant = self.ledger.grant(&order, |_| (0, 0));
             let failed = |error| Stop::Engine { step: steps, error };
             let begin = &mut |place, sample: &_| reward.begin(place, sample);
             let purpose = SampledFor::Evaluation(number);

@@ -21,7 +21,7 @@ fn it_computes_what_a_twin_does_that_rounds_at_the_same_places() {
         let (name, case) = (name(&folder), Case::read(&folder));
         let whole = ragged(&prompts());
         let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, mask: None }).collect();
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
         let by_twin = |decoder: &Decoder<'_>| -> (Vec<f32>, HashMap<String, Vec<f32>>) {
             let (mut said, mut loss) = (Vec::new(), Tensor::zeros((), DType::F32, &Device::Cpu).unwrap());
             for (i, sequence) in sequences.iter().enumerate() {
@@ -80,7 +80,7 @@ fn without_the_instruction_it_samples_scores_and_learns_the_same() {
         let all = requests(&prompts, 4);
         let whole = ragged(&prompts);
         let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, mask: None }).collect();
+            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
         let made = |mut core: Cpu| {
             let answers = core.answers(&all, &[5].into(), 16).unwrap();
             let scored = core.score(&sequences, PLAIN, false).unwrap();
@@ -116,7 +116,7 @@ fn a_token_s_log_probability_is_one_number_in_sampling_scoring_and_learning() {
         let sequences: Vec<Sequence<'_>> = whole
             .iter()
             .zip(&all)
-            .map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len(), mask: None })
+            .map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len(), observed: &[], mask: None })
             .collect();
         for (threads, micro) in [(1, 100), (2, 9), (3, 1)] {
             let mut core = new(threads, true);
@@ -146,7 +146,7 @@ fn a_token_s_log_probability_is_one_number_in_sampling_scoring_and_learning() {
 #[test]
 fn a_run_goes_on_to_the_same_bits() {
     let case = Case::read(&folders()[0]);
-    let sequences = [Sequence { tokens: &case.ids, prompt: 4, mask: None }];
+    let sequences = [Sequence { tokens: &case.ids, prompt: 4, observed: &[], mask: None }];
     let step = |core: &mut Cpu| {
         core.learn(&sequences, PLAIN, &|_, statistics| vec![-0.1; statistics.len()].into()).unwrap();
         core.step(&OptimizerConfig::default(), 1e-3).unwrap();
@@ -176,7 +176,7 @@ fn adapters_are_merged_and_then_rounded() {
     let case = Case::read(&folders()[0]);
     let lora = Setup { lora: Some(LoraConfig { rank: 4, alpha: 8.0 }), ..setup(2) };
     let (mut adapted, mut bare) = (core(&case, lora), core(&case, setup(2)));
-    let sequences = [Sequence { tokens: &case.ids, prompt: 4, mask: None }];
+    let sequences = [Sequence { tokens: &case.ids, prompt: 4, observed: &[], mask: None }];
     let said = |core: &mut Cpu, reference| core.score(&sequences, PLAIN, reference).unwrap();
     let before = said(&mut bare, false);
     assert!(said(&mut adapted, false) == before, "fresh adapters change nothing");

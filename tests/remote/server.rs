@@ -409,7 +409,7 @@ impl World {
         let seeds: Vec<u64> =
             (seed..seed + n).map(|s| if n == 1 { self.seeds.get(&s).copied().unwrap() } else { s }).collect();
         let requests: Vec<Request<'_>> =
-            seeds.iter().map(|seed| Request { prompt: &prompt, seed: *seed, sampling }).collect();
+            seeds.iter().map(|seed| Request { prompt: &prompt, history: &[], seed: *seed, sampling }).collect();
         let answers = core.answers(&requests, &stops, 8).unwrap();
         let one = |a: &allot_engine::core::Answered| {
             let stop = if a.truncated { "length" } else { "stop" };
@@ -496,7 +496,7 @@ impl World {
                 let data = data(&body[key]);
                 let sequences: Vec<Sequence<'_>> = data
                     .iter()
-                    .map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, mask: None })
+                    .map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, observed: &[], mask: None })
                     .collect();
                 let statistics = model.core.score(&sequences, MANNER, false).unwrap();
                 let one = |(statistics, datum): (&Vec<TokenStatistics>, &Datum)| {
@@ -526,7 +526,7 @@ impl World {
 /// One step of the optimizer on what was gathered, by the server's own mean.
 fn step(core: &mut dyn Core, gathered: &[Datum], mean: Mean, adam: &Value) -> f64 {
     let sequences: Vec<Sequence<'_>> =
-        gathered.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, mask: None }).collect();
+        gathered.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, observed: &[], mask: None }).collect();
     let all = gathered.len() as f64;
     core.learn(&sequences, MANNER, &|i, statistics| {
         let d = &gathered[i];

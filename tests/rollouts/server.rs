@@ -364,7 +364,7 @@ impl World {
         params: &Value,
     ) -> (Vec<u32>, Vec<f32>, bool) {
         let seed = self.seeds[&seed.as_u64().unwrap()];
-        let one = |sampling| Request { prompt, seed, sampling };
+        let one = |sampling| Request { prompt, history: &[], seed, sampling };
         let told = Stops::from(numbers(&params["stop_token_ids"]));
         let texts: Vec<String> = serde_json::from_value(params["stop"].clone()).unwrap_or_default();
         let stops = self.tokens.stops_and(&texts).unwrap();

@@ -59,6 +59,9 @@ struct Held {
     ids: Vec<RolloutId>,
     /// How many rollouts of the group were buffered before this step.
     before: u32,
+    /// Age of the group's first rollout, in updates, also after that rollout is gone.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    age: u32,
     /// Rollouts of this step that could not be scored.
     #[serde(default)]
     unscored: u32,
@@ -199,6 +202,12 @@ impl RolloutBuffer {
         self.drawn.get(&prompt).copied().unwrap_or(0)
     }
 
+    /// Returns the updates that the sampling weights had since the first rollout of a prompt's group was sampled;
+    /// 0 if the prompt has no group.
+    pub fn begun(&self, prompt: PromptId) -> u32 {
+        self.places.get(&prompt).map_or(0, |place| self.held[*place].age.saturating_sub(self.behind))
+    }
+
     /// Returns the buffered groups as a policy sees them, without empty groups.
     pub fn groups(&self) -> Vec<Group> {
         self.shown().cloned().collect()
@@ -324,6 +333,7 @@ impl RolloutBuffer {
                 },
                 ids: Vec::new(),
                 before: 0,
+                age: self.behind,
                 unscored: 0,
             });
             self.held.len() - 1
@@ -358,6 +368,7 @@ impl RolloutBuffer {
             let used = picked.remove(&prompt).unwrap_or_else(|| vec![false; n]);
             if updated {
                 held.group.ages.iter_mut().for_each(|age| *age += 1);
+                held.age += 1;
             }
             held.count(&used);
             let stays = hold.get(&prompt).map_or_else(|| vec![false; n], |hold| hold.of(&used));

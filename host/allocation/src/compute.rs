@@ -11,6 +11,9 @@ use crate::PromptId;
 pub struct Compute {
     /// Prompt tokens processed for sampling. A prompt processed once for several answers counts once.
     pub prompt_tokens: u64,
+    /// Tokens of environments that were read between the turns of episodes.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub read_tokens: u64,
     /// Answer tokens trained on, counted once per pass. Rollouts that were skipped because their advantage
     /// is 0 are not included.
     pub trained_tokens: u64,
@@ -48,6 +51,7 @@ impl Compute {
 impl AddAssign for Compute {
     fn add_assign(&mut self, other: Self) {
         self.prompt_tokens += other.prompt_tokens;
+        self.read_tokens += other.read_tokens;
         self.trained_tokens += other.trained_tokens;
         self.optimizer_steps += other.optimizer_steps;
         self.flops.prefill += other.flops.prefill;

@@ -67,7 +67,15 @@ pub struct GrantLine {
     /// Sampler settings. `None` means the run's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplerSettings>,
+    /// Model updates since the first rollout of the prompt's buffered group was sampled. An environment starts
+    /// alike for all rollouts of a group.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub begun: u32,
 }
+
+/// Where a prompt's next rollouts are: their first position among the prompt's rollouts at the current weights,
+/// and [`GrantLine::begun`].
+pub type NextRollouts = (u32, u32);
 
 impl GrantLine {
     /// Returns the length limit of this line's answers, in tokens, in a run with the limit `run`.
@@ -245,15 +253,15 @@ impl Ledger {
         self.run_left() == Some(0) || self.limits.step_rollouts == Some(0)
     }
 
-    /// Grants the requests in order, as far as the budget allows, and counts one round. `next` returns the
-    /// next free position among a prompt's rollouts.
-    pub fn grant(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
+    /// Grants the requests in order, as far as the budget allows, and counts one round. `next` says where
+    /// a prompt's next rollouts are.
+    pub fn grant(&mut self, asked: &[Request], next: impl Fn(PromptId) -> NextRollouts) -> Grant {
         self.spent.rounds += 1;
         self.grant_more(asked, next)
     }
 
     /// Grants requests without counting another round.
-    pub fn grant_more(&mut self, asked: &[Request], next: impl Fn(PromptId) -> u32) -> Grant {
+    pub fn grant_more(&mut self, asked: &[Request], next: impl Fn(PromptId) -> NextRollouts) -> Grant {
         debug_assert!(self.open.is_empty(), "the last grant was not charged");
         let mut left = if self.grantable() == 0 { 0 } else { self.by_number().unwrap_or(u64::MAX) };
         let mut tokens = left_of(self.limits.run_tokens, self.spent.run_tokens).unwrap_or(u64::MAX);
@@ -268,7 +276,8 @@ impl Ledger {
             left -= u64::from(count);
             tokens -= u64::from(count) * longest;
             let Request { prompt, sampling, .. } = *request;
-            lines.push(GrantLine { prompt, first: next(prompt), count, sampling });
+            let (first, begun) = next(prompt);
+            lines.push(GrantLine { prompt, first, count, sampling, begun });
             if count < request.count {
                 break;
             }
@@ -360,8 +369,8 @@ mod tests {
     #[test]
     fn serves_first_to_last_and_clips_the_rest() {
         let mut ledger = ledger(5);
-        let grant = ledger.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| 4);
-        let line = |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count, sampling: None };
+        let grant = ledger.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| (4, 2));
+        let line = |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count, sampling: None, begun: 2 };
         assert_eq!(grant.lines(), [line(1, 3), line(2, 2)]);
         ledger.charge(sample(&grant, 2)).expect("all of it was granted");
         assert_eq!(ledger.spent(), Spent { rounds: 1, step_rollouts: 5, run_rollouts: 5, run_tokens: 10 });
@@ -372,11 +381,11 @@ mod tests {
     fn the_longest_answer_must_fit_the_token_budget() {
         let mut ledger = ledger(1000);
         // 100 tokens at 5 each would be 20 rollouts; the step's 10 are fewer.
-        let grant = ledger.grant(&[ask(1, 50)], |_| 0);
+        let grant = ledger.grant(&[ask(1, 50)], |_| (0, 0));
         assert_eq!(grant.rollouts(), 10);
         ledger.charge(sample(&grant, 5)).expect("all of it was granted");
         ledger.open_step();
-        let grant = ledger.grant(&[ask(1, 50)], |_| 10);
+        let grant = ledger.grant(&[ask(1, 50)], |_| (10, 0));
         ledger.charge(sample(&grant, 5)).expect("all of it was granted");
         assert_eq!(ledger.budget().run_tokens, 0);
         assert!(ledger.exhausted());
@@ -387,7 +396,7 @@ mod tests {
         let mut ledger = ledger(1000);
         let short = Some(SamplerSettings { temperature: 1.0, max_tokens: 2 });
         // 100 tokens: 4 short ones take 8 at most, and the step has 6 more.
-        let grant = ledger.grant(&[Request { sampling: short, ..ask(1, 4) }, ask(2, 50)], |_| 0);
+        let grant = ledger.grant(&[Request { sampling: short, ..ask(1, 4) }, ask(2, 50)], |_| (0, 0));
         assert_eq!(grant.lines().iter().map(|line| line.count).collect::<Vec<_>>(), [4, 6]);
         let told = |first| {
             grant.lines().iter().flat_map(move |line| {
@@ -397,14 +406,14 @@ mod tests {
         assert_eq!(ledger.check(told(3)), Err(Fault::TooLong(PromptId(1), 3)));
         assert_eq!(ledger.check(told(2)), Ok((10, 38)));
         let mut ledger = Ledger::new(Limits { step_rollouts: None, ..ledger.limits() });
-        let grant = ledger.grant(&[Request { sampling: short, ..ask(1, 80) }], |_| 0);
+        let grant = ledger.grant(&[Request { sampling: short, ..ask(1, 80) }], |_| (0, 0));
         assert_eq!(grant.rollouts(), 50, "2 tokens each, where others are reserved 5");
     }
 
     #[test]
     fn a_new_step_opens_the_step_budget_again() {
         let mut ledger = ledger(1000);
-        let grant = ledger.grant(&[ask(1, 10)], |_| 0);
+        let grant = ledger.grant(&[ask(1, 10)], |_| (0, 0));
         ledger.charge(sample(&grant, 1)).expect("all of it was granted");
         assert_eq!((ledger.grantable(), ledger.exhausted()), (0, false));
         ledger.open_step();
@@ -417,7 +426,7 @@ mod tests {
         ledger.close();
         assert!(ledger.exhausted());
         assert_eq!((ledger.grantable(), ledger.budget().run_rollouts), (0, 0));
-        assert!(ledger.grant(&[ask(1, 10)], |_| 0).is_empty());
+        assert!(ledger.grant(&[ask(1, 10)], |_| (0, 0)).is_empty());
     }
 
     #[test]
@@ -425,7 +434,7 @@ mod tests {
         let mut ledger = ledger(1000);
         ledger.leave(Some(3));
         assert_eq!((ledger.grantable(), ledger.budget().run_rollouts), (3, 3));
-        let grant = ledger.grant(&[ask(1, 2), ask(2, 2)], |_| 0);
+        let grant = ledger.grant(&[ask(1, 2), ask(2, 2)], |_| (0, 0));
         assert_eq!(grant.rollouts(), 3);
         ledger.charge(sample(&grant, 1)).expect("all of it was granted");
         ledger.leave(Some(0));
@@ -437,9 +446,9 @@ mod tests {
     #[test]
     fn what_is_there_of_a_grant_is_not_granted_again() {
         let mut ledger = ledger(1000);
-        let grant = ledger.grant(&[ask(1, 4), ask(2, 2), ask(3, 3)], |_| 5);
+        let grant = ledger.grant(&[ask(1, 4), ask(2, 2), ask(3, 3)], |_| (5, 0));
         let line =
-            |prompt, first, count| GrantLine { prompt: PromptId(prompt), first, count, sampling: None };
+            |prompt, first, count| GrantLine { prompt: PromptId(prompt), first, count, sampling: None, begun: 0 };
         let rest = grant.without(|place| [1, 4, 5, 6].contains(&place));
         assert_eq!(rest.lines(), [line(1, 5, 1), line(1, 7, 2), line(3, 6, 2)]);
         assert_eq!(ledger.reissue().lines(), [line(1, 5, 4), line(2, 5, 2), line(3, 5, 3)]);
@@ -450,7 +459,7 @@ mod tests {
     fn an_engine_that_gives_something_else_is_told_so() {
         let wrong = |change: fn(&mut Vec<(PromptId, u32, u32)>)| {
             let mut ledger = ledger(1000);
-            let grant = ledger.grant(&[ask(1, 2)], |_| 0);
+            let grant = ledger.grant(&[ask(1, 2)], |_| (0, 0));
             let mut sampled = sample(&grant, 1);
             change(&mut sampled);
             ledger.charge(sampled).expect_err("the engine did something else")

@@ -16,7 +16,7 @@
 //! ledger.open_step();
 //! // 24 rollouts are asked for, and 10 are left: requests are served from first to last, and clipped.
 //! let asked = [Request::new(PromptId(7), 8), Request::new(PromptId(3), 16)];
-//! let grant = ledger.grant(&asked, |_prompt| 0);
+//! let grant = ledger.grant(&asked, |_prompt| (0, 0));
 //! assert_eq!(grant.lines().iter().map(|line| line.count).collect::<Vec<_>>(), [8, 2]);
 //! ```
 

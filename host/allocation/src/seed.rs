@@ -16,12 +16,26 @@ enum Use {
     Tuning = 5,
     Bank = 6,
     BankRate = 7,
+    Turn = 8,
+    Start = 9,
 }
 
 /// Returns the seed of one rollout. `version` is the number of model updates before it; `position` is its
 /// index among the prompt's rollouts at that version.
 pub fn rollout(run: u64, prompt: PromptId, version: u32, position: u32) -> u64 {
     mix(run, Use::Rollout, &[u64::from(prompt.0), u64::from(version), u64::from(position)])
+}
+
+/// Returns the seed of a turn of a rollout, from the rollout's own. The first turn has the rollout's, so that an
+/// episode of one turn is a plain answer.
+pub fn turn(rollout: u64, turn: u32) -> u64 {
+    if turn == 0 { rollout } else { mix(rollout, Use::Turn, &[u64::from(turn)]) }
+}
+
+/// Returns the seed of an environment's start. `since` is the version at which the prompt's group began, so that all
+/// rollouts of a group start alike.
+pub fn start(run: u64, prompt: PromptId, since: u32) -> u64 {
+    mix(run, Use::Start, &[u64::from(prompt.0), u64::from(since)])
 }
 
 /// Returns the seed shown to a policy in one call.

@@ -26,7 +26,7 @@ use allot_engine::cpu::{MachineLimits, Setup};
 use allot_engine::model::{Checkpoint, ModelError, Precision, Shape, SpecialIds};
 use allot_engine::place;
 use allot_engine::tensors::{self, DeviceName};
-use allot_engine::{OptimizerConfig, Sampling, Stops};
+use allot_engine::{Lengths, OptimizerConfig, Sampling, Stops};
 use allot_report::statistics::percentile;
 use candle_core::{DType, Device, Tensor, Var};
 use serde::Serialize;
@@ -216,7 +216,7 @@ fn decode(model: &dyn Core, prompt: &[u32], batch: usize, tokens: usize, round: 
     let sampling = Sampling { temperature: 1.0, max_tokens: tokens as u32, ..Sampling::default() };
     let seed = |i: usize| round << 32 | i as u64;
     let requests: Vec<Request<'_>> =
-        (0..batch).map(|i| Request { prompt, seed: seed(i), sampling }).collect();
+        (0..batch).map(|i| Request { prompt, history: &[], seed: seed(i), sampling }).collect();
     let start = Instant::now();
     let answers = model.answers(&requests, &Stops::default(), batch)?;
     let took = start.elapsed();
@@ -235,7 +235,7 @@ fn score(model: &mut dyn Core, sequences: &[Vec<u32>]) -> Result<Duration> {
 
 /// Sequences whose first token is the prompt.
 fn whole(sequences: &[Vec<u32>]) -> Vec<Sequence<'_>> {
-    sequences.iter().map(|tokens| Sequence { tokens, prompt: 1, mask: None }).collect()
+    sequences.iter().map(|tokens| Sequence { tokens, prompt: 1, observed: &[], mask: None }).collect()
 }
 
 fn train(model: &mut dyn Core, sequences: &[Vec<u32>], recompute: bool) -> Result<Duration> {
@@ -261,13 +261,13 @@ fn limit(work: Work, shape: &Shape, dtype: Precision, (products, read): (f64, f6
     match work {
         Work::Decode { batch, prompt, tokens } => {
             let steps = tokens.saturating_sub(1);
-            let each = batch as f64 * shape.decode_flops(prompt, tokens) / steps.max(1) as f64;
+            let each = batch as f64 * shape.decode_flops(Lengths::of(prompt, tokens)) / steps.max(1) as f64;
             pass(shape.prefill_flops(prompt)) + steps as f64 * pass(each)
         }
-        Work::Score { batch, tokens } => pass(batch as f64 * shape.pass_flops(1, tokens - 1)),
+        Work::Score { batch, tokens } => pass(batch as f64 * shape.pass_flops(Lengths::of(1, tokens - 1))),
         Work::Train { batch, tokens, recompute } => {
             let passes = if recompute { 4.0 } else { 3.0 };
-            let operations = passes * batch as f64 * shape.pass_flops(1, tokens - 1);
+            let operations = passes * batch as f64 * shape.pass_flops(Lengths::of(1, tokens - 1));
             pass(operations) + 8.0 * 4.0 * shape.parameters() as f64 / read
         }
     }

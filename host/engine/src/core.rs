@@ -2,11 +2,13 @@
 //! through this trait and does not depend on where its numbers are or how they are computed.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
 use crate::optimizer::Moments;
+use crate::talk::{self, Talk};
 use crate::{Interrupt, OptimizerConfig, Sampling, SamplingMask, Stops};
 
 pub use crate::statistics::TokenStatistics;
@@ -52,6 +54,26 @@ pub trait Core {
         let whole = &mut |number: usize, answer| answers[number] = answer;
         self.sample(requests, stops, rows, whole, &Interrupt::new())?;
         Ok(answers)
+    }
+
+    /// Samples the turns of episodes, one episode for each of these prompts, `rows` turns at a time. `talk`
+    /// says what follows each turn. An episode reads and generates at most `room` tokens after its prompt.
+    /// Returns once all episodes have ended, or after an interrupt.
+    ///
+    /// This plain version computes each turn from the prompt on. A core may keep what it has computed.
+    fn converse(
+        &self,
+        prompts: &[&[u32]],
+        stops: &Stops,
+        rows: usize,
+        _room: usize,
+        talk: &mut Talk<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<(), ModelError> {
+        let sample = &mut |requests: &[Request<'_>], whole: &mut dyn FnMut(usize, Answered)| {
+            self.sample(requests, stops, rows, whole, interrupt)
+        };
+        talk::from_the_start(prompts, sample, talk, interrupt)
     }
 
     /// Returns statistics of each answer's tokens, under the current weights or the reference.
@@ -130,11 +152,13 @@ pub struct Training<'a> {
     pub(crate) moments: &'a Moments,
 }
 
-/// A request for one answer.
+/// A request for one answer, or for one turn of an episode.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The prompt's tokens; at least one. Consecutive requests with the same prompt share its pass.
     pub prompt: &'a [u32],
+    /// Tokens after the prompt that are already there: an episode's earlier turns.
+    pub history: &'a [u32],
     /// The seed of the answer's random numbers.
     pub seed: u64,
     /// How tokens are drawn.
@@ -156,21 +180,36 @@ pub struct Answered {
     pub mask: SamplingMask,
 }
 
-/// A prompt and an answer to it.
+/// A prompt and an answer to it, or an episode's turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a> {
     /// Tokens of prompt and answer.
     pub tokens: &'a [u32],
     /// Number of prompt tokens; at least 1.
     pub prompt: usize,
+    /// Ranges of `tokens` after the prompt that the model did not generate, in order: what an environment
+    /// said. They are read, and nothing is learned from them. The last token is always generated.
+    pub observed: &'a [Range<usize>],
     /// Tokens that the statistics of each answer token are computed over; `None` for the whole vocabulary.
     pub mask: Option<&'a SamplingMask>,
 }
 
 impl Sequence<'_> {
-    /// Returns the number of answer tokens.
+    /// Returns the number of answer tokens: those that the model generated.
     pub fn answer(&self) -> usize {
+        self.own() - self.observed.iter().map(ExactSizeIterator::len).sum::<usize>()
+    }
+
+    /// Returns the number of tokens after the prompt, generated or not.
+    pub fn own(&self) -> usize {
         self.tokens.len() - self.prompt
+    }
+
+    /// Returns the places of the answer tokens in `tokens`.
+    pub fn generated(&self) -> impl Iterator<Item = usize> {
+        let starts = std::iter::once(self.prompt).chain(self.observed.iter().map(|range| range.end));
+        let ends = self.observed.iter().map(|range| range.start).chain([self.tokens.len()]);
+        starts.zip(ends).flat_map(|(from, to)| from..to)
     }
 
     /// Returns whether `other` has the same prompt.

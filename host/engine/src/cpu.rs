@@ -26,13 +26,14 @@ mod panels;
 mod pass;
 mod saved;
 mod softmax;
+mod supply;
 mod tile;
 mod unit;
 mod weights;
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -48,11 +49,13 @@ pub(crate) use saved::{read_adapters, read_moments, write_adapters, write_moment
 
 use crate::core::{Answered, Core, Loss, PassOptions, Request, Sequence, TokenStatistics, Training};
 use crate::optimizer::{Moments, OptimizerConfig};
+use crate::talk::{Event, Next, Talk};
 use arithmetic::Arithmetic;
 use block::RopeTable;
-use decode::Decode;
+use decode::{Decode, Tell};
 use packed::PackedWeights;
 use pass::{Pass, PassContext};
+use supply::{Supply, Turns};
 use weights::{Gradients, Weights};
 
 /// Returns whether the processor has an instruction for bf16 products. Without it, float32 gives the same.
@@ -204,6 +207,13 @@ impl Cpu {
         PassContext { weights, rope: &self.rope, temperature, recompute, threads }
     }
 
+    /// Samples on the model's threads, which call `tell`.
+    fn decode(&self, supply: &Supply<'_>, (stops, rows): (&Stops, usize), tell: Tell<'_>, interrupt: &Interrupt) {
+        let laid = self.packed();
+        let (weights, rope, threads) = (Weights { laid: Some(laid), ..self.view() }, &self.rope, self.threads);
+        Decode { weights, laid, rope, stops, rows, threads, tell, interrupt }.run(supply);
+    }
+
     /// Drops the packed weights, which are about to change.
     fn outdated(&mut self) {
         if let (Some(laid), Ok(spare)) = (self.laid.take(), self.spare.get_mut()) {
@@ -235,17 +245,58 @@ impl Core for Cpu {
         whole: &mut dyn FnMut(usize, Answered),
         interrupt: &Interrupt,
     ) -> Result<(), ModelError> {
-        let (weights, rope, threads) = (self.view(), &self.rope, self.threads);
         let (tell, told) = mpsc::channel();
+        let supply = &Supply::of(requests);
         self.pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
-                let laid = self.packed();
-                let weights = Weights { laid: Some(laid), ..weights };
-                Decode { weights, laid, rope, stops, rows, threads, tell, interrupt }.run(requests);
+                // The receiver is gone only if it panicked.
+                let tell = |whole| drop(tell.send(whole));
+                self.decode(supply, (stops, rows), &tell, interrupt);
             });
             for (number, answer) in told.into_iter().flatten() {
                 whole(number, answer);
             }
+        });
+        Ok(())
+    }
+
+    /// Keeps the keys and values of each episode, also while it waits for its environment.
+    fn converse(
+        &self,
+        prompts: &[&[u32]],
+        stops: &Stops,
+        rows: usize,
+        room: usize,
+        talk: &mut Talk<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<(), ModelError> {
+        if prompts.is_empty() {
+            return Ok(());
+        }
+        let turns = Arc::new(Turns::new(prompts, room));
+        let (supply, events) = (Supply::Episodes(Arc::clone(&turns)), talk.sender());
+        self.pool.in_place_scope(|scope| {
+            scope.spawn(move |_| {
+                let tell = |whole: Vec<(usize, Answered)>| {
+                    whole.into_iter().for_each(|(number, turn)| drop(events.send(Event::Turn(number, turn))));
+                };
+                self.decode(&supply, (stops, rows), &tell, interrupt);
+            });
+            let mut open = prompts.len();
+            while open > 0
+                && let Some(next) = talk.wait(interrupt)
+            {
+                for next in next {
+                    match next {
+                        Next::Turn(number, turn) => turns.add(number, turn),
+                        Next::End(number) => {
+                            turns.end(number);
+                            open -= 1;
+                        }
+                    }
+                }
+            }
+            turns.close();
         });
         Ok(())
     }
@@ -388,7 +439,7 @@ fn pool(threads: usize) -> Result<ThreadPool, ModelError> {
 fn split(sequences: &[Sequence<'_>], slices: usize) -> Vec<std::ops::Range<usize>> {
     let shares = |i: usize| i > 0 && sequences[i].shares_prompt(&sequences[i - 1]);
     let prompt = |i: usize| if shares(i) { 0 } else { sequences[i].prompt };
-    let cost = |i: usize| prompt(i) + sequences[i].answer();
+    let cost = |i: usize| prompt(i) + sequences[i].own();
     let total: usize = (0..sequences.len()).map(cost).sum();
     let (mut parts, mut from, mut seen) = (Vec::with_capacity(slices), 0, 0);
     for slice in 1..=slices {

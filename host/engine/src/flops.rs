@@ -13,22 +13,46 @@ use allot_allocation::{Compute, GrantLine, PromptId};
 use crate::model::Shape;
 use crate::{Answer, Sample};
 
+/// Lengths of a rollout, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// The prompt.
+    pub prompt: usize,
+    /// What was generated.
+    pub answer: usize,
+    /// What an environment said between the turns.
+    pub read: usize,
+}
+
+impl Lengths {
+    /// Returns the lengths of a prompt and an answer of one turn.
+    pub fn of(prompt: usize, answer: usize) -> Self {
+        Self { prompt, answer, read: 0 }
+    }
+
+    /// Returns the tokens that a model reads in one pass: all but the last, which is only predicted.
+    pub fn passed(self) -> usize {
+        (self.prompt + self.answer + self.read).saturating_sub(1)
+    }
+}
+
 impl Shape {
     /// Operations of reading a prompt of this many tokens, including the head for the first answer token.
     pub fn prefill_flops(&self, prompt: usize) -> f64 {
         self.blocks_flops(0..prompt) + self.head_flops()
     }
 
-    /// Operations of the answer's tokens after the first, which the prompt's pass gave.
-    pub fn decode_flops(&self, prompt: usize, answer: usize) -> f64 {
-        let more = answer.saturating_sub(1);
-        self.blocks_flops(prompt..prompt + more) + more as f64 * self.head_flops()
+    /// Operations of the answer's tokens after the first, which the prompt's pass gave. Each token of an
+    /// environment is read once, because keys and values of an episode are kept.
+    pub fn decode_flops(&self, lengths: Lengths) -> f64 {
+        let more = lengths.answer.saturating_sub(1);
+        self.blocks_flops(lengths.prompt..lengths.passed().max(lengths.prompt)) + more as f64 * self.head_flops()
     }
 
     /// Operations of one pass over prompt and answer, with the head only at the answer's tokens.
     /// The last token is only predicted, not read.
-    pub fn pass_flops(&self, prompt: usize, answer: usize) -> f64 {
-        self.blocks_flops(0..(prompt + answer).saturating_sub(1)) + answer as f64 * self.head_flops()
+    pub fn pass_flops(&self, lengths: Lengths) -> f64 {
+        self.blocks_flops(0..lengths.passed()) + lengths.answer as f64 * self.head_flops()
     }
 
     /// Compute of sampling these rollouts, granted in these lines. `length` returns a prompt's
@@ -45,7 +69,10 @@ impl Shape {
             compute.flops.prefill += self.prefill_flops(prompt);
         }
         for sample in samples {
-            compute.flops.decode += self.decode_flops(length(sample.prompt), sample.answer.tokens.len());
+            let (answer, read) = (sample.answer.tokens.len(), sample.answer.read());
+            compute.read_tokens += read as u64;
+            compute.flops.decode +=
+                self.decode_flops(Lengths { prompt: length(sample.prompt), answer, read });
         }
         compute
     }
@@ -119,10 +146,10 @@ mod tests {
         let third = 2.0 * (2.0 * weights + 2.0 * 2.0 * 3.0 * 4.0);
         assert_eq!(shape.blocks_flops(2..3), third);
         let head = 2.0 * 4.0 * 7.0;
-        assert_eq!(shape.decode_flops(2, 2), third + head);
+        assert_eq!(shape.decode_flops(Lengths::of(2, 2)), third + head);
         let apart: f64 = (0..5).map(|i| shape.blocks_flops(i..i + 1)).sum();
         assert_eq!(shape.prefill_flops(5), apart + head);
-        assert_eq!(shape.decode_flops(5, 1), 0.0);
+        assert_eq!(shape.decode_flops(Lengths::of(5, 1)), 0.0);
     }
 
     #[test]
@@ -161,6 +188,6 @@ mod tests {
     #[test]
     fn a_pass_over_all_is_prefill_and_decode_together() {
         let shape = shape();
-        assert_eq!(shape.pass_flops(5, 4), shape.prefill_flops(5) + shape.decode_flops(5, 4));
+        assert_eq!(shape.pass_flops(Lengths::of(5, 4)), shape.prefill_flops(5) + shape.decode_flops(Lengths::of(5, 4)));
     }
 }

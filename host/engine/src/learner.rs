@@ -3,6 +3,7 @@
 //! Sampling and checkpoints use the first copy, which keeps the weights of the last finished
 //! `update` call. If the program stops, an update that was begun is made again from the start.
 
+use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub(crate) struct Lesson {
     pub(crate) tokens: Vec<u32>,
     /// Number of prompt tokens.
     pub(crate) prompt: usize,
+    /// Like [`Sequence::observed`].
+    pub(crate) observed: Vec<Range<usize>>,
     /// Log-probabilities when it was sampled.
     pub(crate) sampled: Vec<f32>,
     /// The tokens that each token was drawn from; empty unless sampling keeps them.
@@ -61,6 +64,7 @@ impl Lesson {
             sequence: Sequence {
                 tokens: &self.tokens,
                 prompt: self.prompt,
+                observed: &self.observed,
                 mask: Some(&self.mask).filter(|mask| !mask.is_empty()),
             },
             sampled: &self.sampled,

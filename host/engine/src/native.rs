@@ -1,29 +1,64 @@
 //! The engine that runs a language model on this machine.
 
+use std::ops::Range;
 use std::path::Path;
 
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Request};
+use crate::episode::{Dialogue, Followed, Opening, Replies};
+use crate::flops::Lengths;
 use crate::learner::{Learner, Lesson, Work};
 use crate::model::ModelError;
+use crate::talk::{Event, Next, Talk};
 use crate::update::{UpdateConfig, learning_flops};
 use crate::{
-    Capabilities, Cost, Engine, EngineError, Example, Interrupt, OptimizerConfig, Purpose, Report, Sample,
+    Capabilities, Cost, Engine, EngineError, Environments, Episode, Example, Interrupt, OptimizerConfig, Purpose, Report, Sample,
     Sampled, Sampling, SamplingMask, Stops, Whole,
 };
 
-/// An answer as token ids. The engine does not handle text.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An answer as token ids, or an episode's turns. The engine does not handle text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Its tokens, including the stop token or the token in which a stop text ends.
+    /// Its generated tokens, including the stop token or the token in which a stop text ends.
     pub tokens: Vec<u32>,
     /// The log-probability of each token when it was sampled.
     pub log_probs: Vec<f32>,
     /// The tokens that each token was drawn from; empty unless sampling keeps them.
     #[serde(default, skip_serializing_if = "SamplingMask::is_empty")]
     pub mask: SamplingMask,
+    /// Its turns, if it is an episode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub episode: Option<Box<Episode>>,
+}
+
+impl Answer {
+    /// Returns all tokens after the prompt, and the ranges of them that the environment said.
+    pub fn whole(&self) -> (Vec<u32>, Vec<Range<usize>>) {
+        let Some(episode) = &self.episode else { return (self.tokens.clone(), Vec::new()) };
+        let (mut all, mut read, mut generated) = (Vec::new(), Vec::new(), self.tokens.iter());
+        for turn in &episode.turns {
+            if !turn.read.is_empty() {
+                read.push(all.len()..all.len() + turn.read.len());
+            }
+            all.extend(&turn.read);
+            all.extend(generated.by_ref().take(turn.tokens as usize));
+        }
+        (all, read)
+    }
+
+    /// Returns the tokens that were generated in the last turn; all, if it is no episode.
+    pub fn last_turn(&self) -> &[u32] {
+        let last = self.episode.as_ref().and_then(|episode| episode.turns.last());
+        let tokens = last.map_or(self.tokens.len(), |turn| turn.tokens as usize);
+        &self.tokens[self.tokens.len().saturating_sub(tokens)..]
+    }
+
+    /// Returns the number of tokens that its environment said.
+    pub fn read(&self) -> usize {
+        self.episode.as_ref().map_or(0, |episode| episode.read())
+    }
 }
 
 /// A signal that can be measured for each rollout while it is sampled.
@@ -98,13 +133,15 @@ pub struct Native {
     computed: Compute,
     /// The copy that learns while this engine samples, in a run with a lag.
     learner: Option<Learner>,
+    /// The environments, if rollouts are episodes.
+    environments: Option<Box<dyn Environments>>,
 }
 
 impl Native {
     /// Returns an engine over a model and the tokens of all prompts that it may be asked.
     pub fn new(core: Box<dyn Core>, config: NativeConfig, prompts: Vec<Vec<u32>>) -> Self {
         let computed = Compute::default();
-        Self { core, config, prompts, version: 0, foreign: None, computed, learner: None }
+        Self { core, config, prompts, version: 0, foreign: None, computed, learner: None, environments: None }
     }
 
     /// Makes the engine learn while it samples, with a second copy of the model. If the core cannot
@@ -118,6 +155,11 @@ impl Native {
     /// of its log-probabilities, in nats. The difference becomes an importance weight, which is truncated.
     pub fn with_foreign_rollouts(self, tolerance: f64) -> Self {
         Self { foreign: Some(tolerance), ..self }
+    }
+
+    /// Makes rollouts episodes in these environments.
+    pub fn with_environments(self, environments: Box<dyn Environments>) -> Self {
+        Self { environments: Some(environments), ..self }
     }
 
     /// The engine's settings.
@@ -156,23 +198,81 @@ impl Native {
         &self,
         (prompt, position, sampling): (PromptId, u32, Option<SamplerSettings>),
         answered: Answered,
+        episode: Option<Box<Episode>>,
     ) -> Sample<Answer> {
-        let log_prob: f64 = answered.log_probs.iter().map(|l| f64::from(*l)).sum();
+        let Answered { tokens, log_probs, entropy, truncated, mask } = answered;
+        let log_prob: f64 = log_probs.iter().map(|l| f64::from(*l)).sum();
         let signal = |signal: &Signal| match signal {
-            Signal::MeanLogProb => (log_prob / answered.tokens.len() as f64) as f32,
-            Signal::MeanEntropy => answered.entropy,
+            // An episode may end before its first token.
+            Signal::MeanLogProb => (log_prob / tokens.len().max(1) as f64) as f32,
+            Signal::MeanEntropy => entropy,
         };
         Sample {
             prompt,
             position,
             version: self.version,
-            tokens: answered.tokens.len() as u32,
-            truncated: answered.truncated,
+            tokens: tokens.len() as u32,
+            truncated,
             log_prob,
             signals: self.config.signals.iter().map(signal).collect(),
-            answer: Answer { tokens: answered.tokens, log_probs: answered.log_probs, mask: answered.mask },
+            answer: Answer { tokens, log_probs, mask, episode },
             sampling,
         }
+    }
+
+    /// Samples the episodes of a grant, with their environments.
+    fn play(
+        &mut self,
+        environments: &mut dyn Environments,
+        (grant, purpose): (&Grant, Purpose),
+        whole: Whole<'_, Answer>,
+        interrupt: &Interrupt,
+    ) -> Result<Sampled<Answer>, EngineError> {
+        let (sampling, limits) = (self.config.sampling(purpose), environments.limits());
+        let channel = Talk::channel();
+        let (mut places, mut prompts, mut dialogues) = (Vec::new(), Vec::new(), Vec::new());
+        for line in grant.lines() {
+            // Held-out prompts start alike in each evaluation.
+            let since = if purpose == Purpose::Training { self.version.saturating_sub(line.begun) } else { 0 };
+            let start = seed::start(self.config.seed, line.prompt, since);
+            for position in line.first..line.first + line.count {
+                let opening = Opening { number: places.len(), prompt: line.prompt, start };
+                let seed = seed::rollout(self.config.seed, line.prompt, self.version, position);
+                dialogues.push(Some(Dialogue::new(opening, seed, sampling.with(line.sampling), limits)));
+                places.push((line.prompt, position, line.sampling));
+                prompts.push(self.prompt(line.prompt));
+                environments.begin(opening, &Replies::first(&channel.0, opening.number));
+            }
+        }
+        let mut samples: Vec<Option<Sample<Answer>>> = vec![None; places.len()];
+        let tell = channel.0.clone();
+        let take = &mut |event| {
+            let (Event::Turn(number, _) | Event::Reply(number, ..)) = &event;
+            let number = *number;
+            // A reply may come after the end.
+            let dialogue = dialogues.get_mut(number)?;
+            let followed = match event {
+                Event::Turn(_, turn) => {
+                    dialogue.as_mut()?.turn(turn, environments, &tell);
+                    return None;
+                }
+                Event::Reply(_, turn, reply) => dialogue.as_mut()?.reply((turn, reply), environments, &tell)?,
+            };
+            match followed {
+                Followed::Next(next) => Some(next),
+                Followed::Ended(end) => {
+                    let (answered, episode) = dialogue.take()?.finish(end);
+                    let sample = self.told(places[number], answered, Some(Box::new(episode)));
+                    whole(number, samples[number].insert(sample));
+                    Some(Next::End(number))
+                }
+            }
+        };
+        let talk = &mut Talk::new(channel, take);
+        let room = (sampling.max_tokens + limits.read) as usize;
+        self.core.converse(&prompts, &self.config.stops, self.config.rows, room, talk, interrupt)?;
+        environments.abandon();
+        Ok(samples)
     }
 
     /// Returns an update on these examples, from the current weights.
@@ -180,9 +280,14 @@ impl Native {
         let one = |example: &Example<'_, Answer>| {
             let Example { sample, advantage } = *example;
             let prompt = self.prompt(sample.prompt);
+            let (own, mut observed) = sample.answer.whole();
+            for range in &mut observed {
+                *range = range.start + prompt.len()..range.end + prompt.len();
+            }
             Lesson {
-                tokens: [prompt, &sample.answer.tokens].concat(),
+                tokens: [prompt, &own].concat(),
                 prompt: prompt.len(),
+                observed,
                 sampled: sample.answer.log_probs.clone(),
                 mask: sample.answer.mask.clone(),
                 temperature: self.config.sampling.with(sample.sampling).divisor(),
@@ -220,6 +325,11 @@ impl Engine for Native {
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<Answer>, EngineError> {
+        if let Some(mut environments) = self.environments.take() {
+            let samples = self.play(environments.as_mut(), (&grant, purpose), whole, interrupt);
+            self.environments = Some(environments);
+            return samples;
+        }
         let sampling = self.config.sampling(purpose);
         let mut places = Vec::new();
         let mut requests = Vec::new();
@@ -228,6 +338,7 @@ impl Engine for Native {
                 places.push((line.prompt, position, line.sampling));
                 requests.push(Request {
                     prompt: self.prompt(line.prompt),
+                    history: &[],
                     seed: seed::rollout(self.config.seed, line.prompt, self.version, position),
                     sampling: sampling.with(line.sampling),
                 });
@@ -235,7 +346,7 @@ impl Engine for Native {
         }
         let mut samples: Vec<Option<Sample<Answer>>> = vec![None; requests.len()];
         let take = &mut |number: usize, answered| {
-            whole(number, samples[number].insert(self.told(places[number], answered)));
+            whole(number, samples[number].insert(self.told(places[number], answered, None)));
         };
         self.core.sample(&requests, &self.config.stops, self.config.rows, take, interrupt)?;
         Ok(samples)
@@ -280,12 +391,15 @@ impl Engine for Native {
 
     fn cost(&self, prompt: PromptId, tokens: u32) -> Cost {
         let (shape, adapted) = (self.core.shape(), self.core.adapted());
+        // What an environment may say at most is part of the bound.
+        let read = self.environments.as_ref().map_or(0, |environments| environments.limits().read as usize);
         let (prompt, answer) = (self.prompt(prompt).len(), tokens as usize);
+        let lengths = Lengths { prompt, answer, read };
         let anew = self.config.update.old_log_probs.may_be_computed(self.foreign.is_some());
         Cost {
             reading: shape.prefill_flops(prompt),
-            answering: shape.decode_flops(prompt, answer),
-            learning: learning_flops(shape, adapted, &self.config.update, (prompt, answer), anew),
+            answering: shape.decode_flops(lengths),
+            learning: learning_flops(shape, adapted, &self.config.update, lengths, anew),
         }
     }
 }

@@ -192,6 +192,14 @@ impl Core for Tensors {
         whole: &mut dyn FnMut(usize, Answered),
         interrupt: &Interrupt,
     ) -> Result<(), ModelError> {
+        if requests.iter().any(|request| !request.history.is_empty()) {
+            // What an episode has so far is read as one prompt.
+            let so_far: Vec<Vec<u32>> = requests.iter().map(|r| [r.prompt, r.history].concat()).collect();
+            let requests = requests.iter().zip(&so_far);
+            let requests: Vec<Request<'_>> =
+                requests.map(|(r, prompt)| Request { prompt, history: &[], ..*r }).collect();
+            return self.sample(&requests, stops, rows, whole, interrupt);
+        }
         let weights = self.computed();
         let decode = Decode { weights, learning: &*self.learning, interrupt };
         let extent = Extent::of(requests, rows);

@@ -8,6 +8,7 @@ use allot_allocation::{Compute, Flops};
 pub use allot_settings::update::{Old, UpdateConfig};
 
 use crate::core::{Core, PassOptions, Sequence, TokenGradients};
+use crate::flops::Lengths;
 use crate::loss::{LossInputs, LossNormalization, Part, part};
 use crate::model::Shape;
 use crate::{EngineError, Interrupt, OptimizerConfig, Report};
@@ -201,7 +202,8 @@ fn computed(
     optimizer_steps: u64,
 ) -> Compute {
     let one = |lesson: &TrainingSample<'_>| {
-        let lengths = (lesson.sequence.prompt, lesson.sequence.answer());
+        let (prompt, answer) = (lesson.sequence.prompt, lesson.sequence.answer());
+        let lengths = Lengths { prompt, answer, read: lesson.sequence.own() - answer };
         learning_flops(core.shape(), core.adapted(), context.update, lengths, anew(lesson, context))
     };
     let tokens: u64 = lessons.iter().map(|l| l.sequence.answer() as u64).sum();
@@ -213,16 +215,16 @@ fn computed(
     }
 }
 
-/// Returns the operations of learning from one answer to a prompt of these lengths, with
+/// Returns the operations of learning from one rollout of these lengths, with
 /// adapters or all weights. `anew` says whether its log-probabilities are computed first.
 pub fn learning_flops(
     shape: &Shape,
     adapted: bool,
     config: &UpdateConfig,
-    (prompt, answer): (usize, usize),
+    lengths: Lengths,
     anew: bool,
 ) -> f64 {
-    let (pass, read) = (shape.pass_flops(prompt, answer), (prompt + answer).saturating_sub(1));
+    let (pass, read) = (shape.pass_flops(lengths), lengths.passed());
     // The backward pass has one product for the inputs, and one for the weights if they are trained.
     let mut learned = if adapted { 2.0 * pass + shape.attention_flops(0..read) } else { 3.0 * pass };
     if config.recompute {

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::rc::Rc;
 
 use allot_base::{Error, Result};
-use allot_engine::{Answer, Sample, Stops};
+use allot_engine::episode::Ended;
+use allot_engine::{Answer, Episode, Sample, Stops};
 use allot_models::tokens::Tokens;
 use allot_settings::reward::PATIENCE;
 use allot_tasks::Problem;
 
 use super::graders::Graders;
-use super::protocol::Question;
+use super::protocol::{Judgement, Opinion, Question};
 use super::{Reward, UNSCORABLE, Verdict};
 
 /// Grades a language model's answers as text.
@@ -74,9 +75,10 @@ impl Reward<Answer> for Graded {
     fn begin(&mut self, place: usize, sample: &Sample<Answer>) {
         self.begun.insert(place);
         let problem = &self.problems[sample.prompt.0 as usize];
-        match self.tokens.answer(&sample.answer.tokens, &self.stops) {
+        match self.tokens.answer(sample.answer.last_turn(), &self.stops) {
             Ok(answer) => {
-                let question = Question::of(problem, answer, problem.gold.clone());
+                let mut question = Question::of(problem, answer, problem.gold.clone());
+                question.episode = sample.answer.episode.as_deref().map(said);
                 let asked = self.unjudged + (self.begun.len() - self.unread.len()) as u64;
                 if !self.judged_any && asked > self.patience() {
                     self.held.insert(place, question);
@@ -107,6 +109,16 @@ impl Reward<Answer> for Graded {
         self.begun.clear();
         Ok(samples.iter().map(|(place, _)| verdicts.remove(place).unwrap_or(UNSCORABLE)).collect())
     }
+}
+
+/// Returns what an episode's environment said of it.
+fn said(episode: &Episode) -> Opinion {
+    let Ended { reward, correct, parts, trouble } = &episode.end;
+    if reward.is_none() && parts.is_empty() {
+        return Err(trouble.clone().unwrap_or_else(|| "the environment gave no reward".to_owned()));
+    }
+    let reward = reward.filter(|_| parts.is_empty());
+    Ok(Judgement { correct: Some(*correct), reward, parts: parts.clone(), share: None })
 }
 
 impl Graded {

@@ -16,6 +16,7 @@
 
 pub mod component;
 pub mod environment;
+pub mod episodes;
 pub mod graded;
 pub mod grader;
 pub mod graders;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A question to a grader.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
     /// The accepted answers.
     pub gold: Vec<String>,
@@ -24,17 +24,20 @@ pub struct Question {
     pub prompt: String,
     /// The data source of the problem.
     pub source: String,
+    /// The opinion of the environment, if the answer ended an episode.
+    pub episode: Option<Opinion>,
 }
 
 impl Question {
     /// Returns the question about an answer to a problem, with these gold answers.
     pub fn of(problem: &Problem, answer: String, gold: Vec<String>) -> Self {
-        Self { gold, answer, prompt: problem.question.clone(), source: problem.source.clone() }
+        let (prompt, source) = (problem.question.clone(), problem.source.clone());
+        Self { gold, answer, prompt, source, episode: None }
     }
 
     /// Returns the line that a grader process reads.
     pub fn line(&self, id: u64) -> String {
-        let Self { gold, answer, prompt, source } = self;
+        let Self { gold, answer, prompt, source, episode: _ } = self;
         serde_json::json!({ "id": id, "gold": gold, "prompt": prompt, "source": source, "answer": answer })
             .to_string()
     }

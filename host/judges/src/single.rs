@@ -35,6 +35,8 @@ enum By {
     Sandboxed(Sandboxed),
     Http(Box<Http>),
     Components(Components),
+    /// The environments, which have judged their episodes.
+    Episodes,
 }
 
 impl Single {
@@ -65,7 +67,7 @@ impl Single {
         match By::of(config, problems, None)? {
             By::Processes(processes) => processes.check().map(Some),
             By::Http(http) => http.check().map(Some),
-            By::Grader(_) | By::Pattern(_) | By::Sandboxed(_) | By::Components(_) => Ok(None),
+            By::Grader(_) | By::Pattern(_) | By::Sandboxed(_) | By::Components(_) | By::Episodes => Ok(None),
         }
     }
 
@@ -88,13 +90,17 @@ impl Single {
             By::Sandboxed(sandboxed) => sandboxed.begin(place, question),
             By::Http(http) => http.begin(place, &question),
             By::Components(components) => components.begin(place, question),
+            By::Episodes => {
+                let no_episode = || Err("the rollout is not an episode".to_owned());
+                self.said.push((place, question.episode.unwrap_or_else(no_episode)));
+            }
         }
     }
 
     /// Returns the opinions on all answers since the last call, by place. An error ends all grading.
     pub async fn finish(&mut self) -> Result<HashMap<usize, Opinion>> {
         let said = match &mut self.by {
-            By::Grader(_) | By::Pattern(_) => std::mem::take(&mut self.said),
+            By::Grader(_) | By::Pattern(_) | By::Episodes => std::mem::take(&mut self.said),
             By::Processes(processes) => processes.finish().await?,
             By::Sandboxed(sandboxed) => sandboxed.finish().await?,
             By::Http(http) => http.finish().await?,
@@ -117,6 +123,7 @@ impl By {
             AnyGrader::Python => return sandboxed(),
             AnyGrader::MathVerify if config.sandboxed() => return sandboxed(),
             AnyGrader::Native(grader) => return Ok(Self::Grader(grader)),
+            AnyGrader::Episode => return Ok(Self::Episodes),
             AnyGrader::Pattern => {
                 let pattern = config.pattern.as_ref();
                 let Some(Ok(regex)) = pattern.map(PatternConfig::compiled) else {

@@ -355,7 +355,7 @@ impl Loop {
         }
         let (buffer, ledger) = (&self.state.buffer, &mut self.state.ledger);
         let left = u64::from(ledger.budget().step_rollouts);
-        let next = |prompt| buffer.next_position(prompt);
+        let next = |prompt| (buffer.next_position(prompt), buffer.begun(prompt));
         let first = portions.so_far() == 0;
         let grant = if first { ledger.grant(&order, next) } else { ledger.grant_more(&order, next) };
         let (asked, granted) = (total(&order), grant.rollouts());

@@ -51,6 +51,12 @@ impl Alphabet {
         text.chars().map(token).collect()
     }
 
+    /// Returns the text of tokens, up to the end.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        let known = tokens.iter().take_while(|token| **token != Self::END);
+        known.filter_map(|token| self.characters.get(*token as usize - 1)).collect()
+    }
+
     /// Returns the special tokens of a model's config.
     pub fn special(&self) -> SpecialIds {
         SpecialIds { bos: None, eos: vec![Self::END], pad: Some(Self::END) }

@@ -1,11 +1,13 @@
 //! The demonstrated problems of each level, and the held-out problems for measuring.
 
+use std::ops::Range;
+
 use allot_allocation::seed::Stream;
 use allot_base::{Error, Result};
 use allot_tasks::generate::{Split, generate};
 use allot_tasks::{Ask, Problem};
 
-use super::{Alphabet, Mistake, Recipe};
+use super::{Alphabet, Mistake, Recipe, play};
 
 /// All lessons of a recipe.
 #[derive(Clone, Debug)]
@@ -59,6 +61,8 @@ pub struct Example {
     pub tokens: Vec<u32>,
     /// The number of tokens of the question.
     pub prompt: usize,
+    /// Ranges of tokens that an environment says between the turns of an episode.
+    pub observed: Vec<Range<usize>>,
 }
 
 impl Lessons {
@@ -103,18 +107,29 @@ impl Lessons {
         let level = level.ok_or_else(|| Error::new("nothing is demonstrated"))?;
         let exercise = &level.train[stream.below(level.train.len())];
         let slip = if care == Care::Full { 0.0 } else { level.slip };
-        let answer = level.answer(exercise, slip, stream)?;
-        let mut tokens = exercise.prompt.clone();
-        tokens.extend(self.alphabet.encode(&answer)?);
-        tokens.push(Alphabet::END);
+        let example = if level.is_played() {
+            play::demonstration(exercise, slip, &self.alphabet, stream)?
+        } else {
+            let answer = level.answer(exercise, slip, stream)?;
+            let mut tokens = exercise.prompt.clone();
+            tokens.extend(self.alphabet.encode(&answer)?);
+            tokens.push(Alphabet::END);
+            Example { tokens, prompt: exercise.prompt.len(), observed: Vec::new() }
+        };
         // A wrong answer can be longer than the right one.
-        self.fits(tokens.len())?;
-        Ok(Example { tokens, prompt: exercise.prompt.len() })
+        self.fits(example.tokens.len())?;
+        Ok(example)
     }
 
-    /// Returns the length of the longest right answer in tokens, with its end.
+    /// Returns the length of the longest right answer in tokens, with its end. Of an episode it is that of all turns.
     pub fn longest_answer(&self) -> usize {
-        self.exercises().map(|e| e.gold.chars().count() + 1).max().unwrap_or(1)
+        let of = |level: &Level, e: &Exercise| {
+            if level.is_played() { play::longest(e).0 } else { e.gold.chars().count() + 1 }
+        };
+        let all = self.levels.iter().flat_map(|level| {
+            level.train.iter().chain(&level.held_out).map(move |exercise| of(level, exercise))
+        });
+        all.max().unwrap_or(1)
     }
 
     /// Returns the length of the longest question, in tokens.
@@ -136,6 +151,11 @@ impl Lessons {
 }
 
 impl Level {
+    /// Returns whether its problems are episodes.
+    pub fn is_played(&self) -> bool {
+        self.mistake == Mistake::Anywhere
+    }
+
     fn answer(&self, exercise: &Exercise, slip: f64, stream: &mut Stream) -> Result<String> {
         let Exercise { question, gold, .. } = exercise;
         self.mistake.answer(question, gold, slip, stream).ok_or_else(|| {
@@ -143,7 +163,9 @@ impl Level {
                 "`{}`: in `{question}` there is nothing to make the lesson's mistake in",
                 self.source
             );
-            Error::new(what).hint("`mistake = \"carry\"` is for terse sums, and chains of + and -")
+            Error::new(what).hint(
+                "`mistake = \"carry\"` is for terse sums, and chains of + and -; guesses have `mistake = \"anywhere\"`",
+            )
         })
     }
 
@@ -152,6 +174,9 @@ impl Level {
             return Err(Error::new(format!("`{}` has a weight and no problem to demonstrate", self.source)));
         }
         // Checked before training starts rather than minutes later.
+        if self.is_played() {
+            return self.train.iter().chain(&self.held_out).try_for_each(|e| play::open(e, 0).map(|_| ()));
+        }
         self.train.iter().try_for_each(|e| self.answer(e, self.slip, &mut Stream::new(0)).map(|_| ()))
     }
 }

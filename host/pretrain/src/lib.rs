@@ -17,6 +17,7 @@
 mod alphabet;
 pub mod folder;
 mod lessons;
+mod play;
 mod slip;
 mod spread;
 mod training;

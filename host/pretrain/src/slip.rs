@@ -16,6 +16,8 @@ pub enum Mistake {
     /// The right answer with a `+` in front, with the slip's probability. A grader that compares texts
     /// rejects it, so the model must first learn the form. For any problem, with an alphabet that has `+`.
     Form,
+    /// A call of a guess takes any number that is left instead of the middle one, with the slip's probability.
+    Anywhere,
 }
 
 impl Mistake {
@@ -26,6 +28,8 @@ impl Mistake {
             Self::Digit if stream.unit() < slip => another_digit(gold, stream),
             Self::Form if stream.unit() < slip => Some(format!("+{gold}")),
             Self::Digit | Self::Form => Some(gold.to_owned()),
+            // A guess has no answer before it is played.
+            Self::Anywhere => None,
         }
     }
 }

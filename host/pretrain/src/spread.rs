@@ -7,7 +7,7 @@ use allot_base::Result;
 use allot_engine::core::{Answered, Core, Request};
 use allot_engine::{Sampling, Stops};
 
-use super::{Alphabet, Lessons, SpreadConfig, told};
+use super::{Alphabet, Lessons, SpreadConfig, play, told};
 
 /// Number of concurrent answers.
 pub(super) const ROWS: usize = 256;
@@ -46,11 +46,19 @@ pub fn measure(
     let stops = Stops::from([Alphabet::END]);
     let (mut rows, mut prompt) = (Vec::new(), 0);
     for level in &lessons.levels {
+        if level.is_played() {
+            let each = (config.samples as usize, seed::rollout(run, PromptId(prompt), 0, 0));
+            let (greedy, right) = play::measure(core, &level.held_out, alphabet, (sampled, likeliest), each)?;
+            rows.push(LevelRow { level: level.source.clone(), greedy, right });
+            prompt += level.held_out.len() as u32;
+            continue;
+        }
         // All problems of a level at once, since a GPU takes as long for one as for all.
         let mut requests = Vec::new();
         for exercise in &level.held_out {
             let request = |sampling, position| Request {
                 prompt: &exercise.prompt,
+                history: &[],
                 seed: seed::rollout(run, PromptId(prompt), 0, position),
                 sampling,
             };

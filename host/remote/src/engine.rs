@@ -8,7 +8,7 @@ use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
     Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Purpose, Report,
-    Sample, Sampled, Whole, learning_flops,
+    Lengths, Sample, Sampled, Whole, learning_flops,
 };
 use allot_settings::RemoteConfig;
 use futures_util::StreamExt as _;
@@ -340,8 +340,8 @@ impl Engine for Remote {
         let anew = update.old_log_probs.may_be_computed(false);
         Cost {
             reading: shape.prefill_flops(prompt),
-            answering: shape.decode_flops(prompt, answer),
-            learning: learning_flops(shape, true, update, (prompt, answer), anew),
+            answering: shape.decode_flops(Lengths::of(prompt, answer)),
+            learning: learning_flops(shape, true, update, Lengths::of(prompt, answer), anew),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Turns a grant into requests, and the server's replies into checked rollouts.
 
 use allot_allocation::{Grant, PromptId, SamplerSettings, seed};
-use allot_engine::{Answer, End, Sample, Sampling, SamplingMask, Stops};
+use allot_engine::{Answer, End, Sample, Sampling, Stops};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Failure};
@@ -164,7 +164,7 @@ impl ClaimedRollout {
             truncated: self.truncated,
             log_prob,
             signals: vec![(log_prob / tokens as f64) as f32; limits.signals],
-            answer: Answer { tokens: self.tokens, log_probs, mask: SamplingMask::default() },
+            answer: Answer { tokens: self.tokens, log_probs, ..Answer::default() },
             sampling: place.sampling,
         })
     }

@@ -3,7 +3,7 @@
 
 use allot_allocation::{Compute, Flops, PromptId};
 use allot_engine::model::Shape;
-use allot_engine::{Answer, Example, MASKED, NativeConfig, Report, UpdateConfig, learning_flops};
+use allot_engine::{Answer, Example, Lengths, MASKED, NativeConfig, Report, UpdateConfig, learning_flops};
 use allot_settings::RemoteConfig;
 
 use crate::client::{Client, Failure};
@@ -131,7 +131,7 @@ impl Trainer {
     fn counted(&self, update: &UpdateConfig, lessons: &[&TrainingSample], steps: u32) -> Compute {
         let epochs = update.epochs;
         let one = |lesson: &&TrainingSample| {
-            let lengths = (lesson.prompt, lesson.tokens.len() - lesson.prompt);
+            let lengths = Lengths::of(lesson.prompt, lesson.tokens.len() - lesson.prompt);
             learning_flops(&self.shape, true, update, lengths, lesson.anew)
         };
         let counting = lessons.iter().filter(|l| l.advantage != 0.0);

@@ -24,6 +24,8 @@ pub enum AnyGrader {
     Environment,
     /// A regular expression that the answer must match.
     Pattern,
+    /// The environment of `[environment]`, in which the rollout was played.
+    Episode,
 }
 
 impl AnyGrader {
@@ -39,12 +41,21 @@ impl AnyGrader {
             Self::Component => "component",
             Self::Environment => "environment",
             Self::Pattern => "pattern",
+            Self::Episode => "episode",
         }
     }
 
     /// Returns whether the grader gives rewards, and not only whether an answer is correct.
     pub fn gives_rewards(self) -> bool {
-        matches!(self, Self::Command | Self::Functions | Self::Http | Self::Component | Self::Environment)
+        matches!(
+            self,
+            Self::Command
+                | Self::Functions
+                | Self::Http
+                | Self::Component
+                | Self::Environment
+                | Self::Episode
+        )
     }
 
     /// Returns whether the grader runs in processes of its own.
@@ -71,6 +82,7 @@ impl AnyGrader {
             Self::Http => Some("needs a server"),
             Self::Component => Some("needs a component of yours: allot new --kind grader"),
             Self::Environment => Some("needs a Python with verifiers or reasoning-gym"),
+            Self::Episode => Some("needs a section [environment]"),
         }
     }
 
@@ -85,6 +97,7 @@ impl AnyGrader {
             Self::Component,
             Self::Environment,
             Self::Pattern,
+            Self::Episode,
         ])
     }
 }

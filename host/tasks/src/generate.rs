@@ -6,6 +6,7 @@
 
 mod chain;
 mod countdown;
+mod guess;
 mod level;
 mod sorting;
 mod space;
@@ -87,6 +88,9 @@ pub enum TaskKind {
     /// an answer without brackets and quotes. Gold: the numbers, with `, ` between them, in the
     /// terse style `,`.
     Sorting,
+    /// A hidden number to find in several turns, with a tool that compares:
+    /// [`guess`](crate::environment::guess). Gold: `{"low":17,"high":80,"calls":6,"style":"terse"}`.
+    Guess,
 }
 
 impl fmt::Display for TaskKind {
@@ -97,6 +101,7 @@ impl fmt::Display for TaskKind {
             Self::Chains => "chains",
             Self::Countdown => "countdown",
             Self::Sorting => "sorting",
+            Self::Guess => "guess",
         })
     }
 }

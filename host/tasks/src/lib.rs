@@ -11,6 +11,7 @@
 //! ```
 
 pub mod dataset;
+pub mod environment;
 pub mod generate;
 pub mod grader;
 mod near;

@@ -259,7 +259,6 @@ impl WithSimd for Attend<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { heads, rows, spans, mixed, log_sums, scratch } = self;
-        let (row, width, group) = (heads.row(), heads.width, heads.group());
         let AttentionScratch { prompt, own, scores } = scratch;
         let mut laid = 0..0;
         for span in spans {
@@ -268,38 +267,96 @@ impl WithSimd for Attend<'_> {
                 laid = span.prompt.clone();
             }
             lay(heads, rows, &span.own, own);
-            let before = span.prompt.len();
-            let total = (before + span.own.len()).next_multiple_of(LINE);
-            scores.resize(ROWS * total, 0.0);
-            for first in (0..span.own.len()).step_by(ROWS) {
-                let taken = ROWS.min(span.own.len() - first);
-                // From the first token that the tile's first query sees to the last that its last query
-                // sees. Tokens that a query does not see get weight 0.
-                let begin = heads.first_seen(before + first + 1);
-                let segments = [
-                    past(heads, prompt, before, begin.min(before)..before),
-                    past(heads, own, span.own.len(), begin.saturating_sub(before)..first + taken),
-                ];
-                // Whole cache lines before the first seen token are skipped.
-                let unseen = begin / LINE * LINE;
-                let seen: [Seen; ROWS] = std::array::from_fn(|i| {
-                    let to = before + first + i + 1;
-                    Seen { from: heads.first_seen(to) - unseen, to: to - unseen }
-                });
-                for head in 0..heads.query {
-                    let token = span.own.start + first;
-                    let side = Side::Rows(&rows[token * row + head * width..], row);
-                    score(simd, head / group, (side, taken), &segments, scores, total);
-                    let mut logs = [0.0; ROWS];
-                    let seen_scores = &mut scores[unseen..];
-                    let scale = heads.cap(&mut seen_scores[..taken * total - unseen]);
-                    softmaxes(seen_scores, total, &seen[..taken], scale, &mut logs);
-                    for (i, log) in logs.iter().take(taken).enumerate() {
-                        log_sums[(token + i) * heads.query + head] = *log;
-                    }
-                    let y = &mut mixed[(token * heads.query + head) * width..];
-                    mix(simd, head / group, (scores, total, taken), &segments, y, heads.query * width);
+            let (before, tokens) = (span.prompt.len(), span.own.len());
+            let segments = [
+                Past { cache: Cache::new(heads, before), keys: &prompt[0], values: &prompt[1], seen: 0..before },
+                Past { cache: Cache::new(heads, tokens), keys: &own[0], values: &own[1], seen: 0..tokens },
+            ];
+            Stretch { heads, rows, first: span.own.start, tokens, segments }
+                .attend(simd, mixed, log_sums, scores);
+        }
+    }
+}
+
+/// Computes the attention of tokens that follow others: their rows, `[N, row]`, over two segments of keys and
+/// values. The last N tokens of the second segment are their own.
+pub fn attend_after(
+    heads: Heads,
+    rows: &[f32],
+    segments: [Past<'_>; 2],
+    mixed: &mut [f32],
+    log_sums: &mut [f32],
+    scratch: &mut AttentionScratch,
+) {
+    let tokens = rows.len() / heads.row();
+    let stretch = Stretch { heads, rows, first: 0, tokens, segments };
+    wide_op(After { stretch, mixed, log_sums, scores: &mut scratch.scores });
+}
+
+struct After<'a> {
+    stretch: Stretch<'a>,
+    mixed: &'a mut [f32],
+    log_sums: &'a mut [f32],
+    scores: &'a mut Vec<f32>,
+}
+
+impl WithSimd for After<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.stretch.attend(simd, self.mixed, self.log_sums, self.scores);
+    }
+}
+
+/// Consecutive tokens whose queries attend to two segments of keys and values. Their own keys are the last of
+/// the second segment.
+struct Stretch<'a> {
+    heads: Heads,
+    rows: &'a [f32],
+    /// Row of the first token.
+    first: usize,
+    tokens: usize,
+    /// All keys and values that are there.
+    segments: [Past<'a>; 2],
+}
+
+impl Stretch<'_> {
+    #[inline(always)]
+    fn attend<S: Simd>(&self, simd: S, mixed: &mut [f32], log_sums: &mut [f32], scores: &mut Vec<f32>) {
+        let Self { heads, rows, first: row_of_first, tokens, segments: [prompt, own] } = self;
+        let (row, width, group) = (heads.row(), heads.width, heads.group());
+        let (before, known) = (prompt.seen.end, own.seen.end - tokens);
+        let total = (before + own.seen.end).next_multiple_of(LINE);
+        scores.resize(ROWS * total, 0.0);
+        for first in (0..*tokens).step_by(ROWS) {
+            let taken = ROWS.min(tokens - first);
+            // From the first token that the tile's first query sees to the last that its last query
+            // sees. Tokens that a query does not see get weight 0.
+            let begin = heads.first_seen(before + known + first + 1);
+            let segments = [
+                Past { seen: begin.min(before)..before, ..prompt.clone() },
+                Past { seen: begin.saturating_sub(before)..known + first + taken, ..own.clone() },
+            ];
+            // Whole cache lines before the first seen token are skipped.
+            let unseen = begin / LINE * LINE;
+            let seen: [Seen; ROWS] = std::array::from_fn(|i| {
+                let to = before + known + first + i + 1;
+                Seen { from: heads.first_seen(to) - unseen, to: to - unseen }
+            });
+            for head in 0..heads.query {
+                let token = row_of_first + first;
+                let side = Side::Rows(&rows[token * row + head * width..], row);
+                score(simd, head / group, (side, taken), &segments, scores, total);
+                let mut logs = [0.0; ROWS];
+                let seen_scores = &mut scores[unseen..];
+                let scale = heads.cap(&mut seen_scores[..taken * total - unseen]);
+                softmaxes(seen_scores, total, &seen[..taken], scale, &mut logs);
+                for (i, log) in logs.iter().take(taken).enumerate() {
+                    log_sums[(token + i) * heads.query + head] = *log;
                 }
+                let y = &mut mixed[(token * heads.query + head) * width..];
+                mix(simd, head / group, (scores, total, taken), &segments, y, heads.query * width);
             }
         }
     }
@@ -317,12 +374,6 @@ fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut 
         cache.put_column(token, &row[keys.clone()], columns);
         cache.put_line(token, &row[values.clone()], lines);
     }
-}
-
-/// Returns a segment's keys and values, limited to the tokens that are seen.
-#[inline(always)]
-fn past(heads: Heads, [keys, values]: &[Vec<f32>; 2], of: usize, seen: Range<usize>) -> Past<'_> {
-    Past { cache: Cache::new(heads, of), keys, values, seen }
 }
 
 /// Computes queries' scores with the keys of both segments.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::arena::{Arena, BlockMatrix, HeadNormPlaces};
-use super::attention::{AttentionScratch, Span, attend};
+use super::attention::{AttentionScratch, Heads, Span, attend};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::experts::KeptExperts;
 use super::half::is_apart;
@@ -113,6 +113,21 @@ pub struct Block<'a> {
 impl Block<'_> {
     /// Runs the forward pass in place on the stream `x`, `[N, D]`.
     pub fn forward(&self, x: &mut [f32], kept: &mut KeptBlock, scratch: &mut Scratch) {
+        self.through(x, kept, scratch, |heads, qkv, mixed, log_sums, scratch| {
+            self.turn(qkv, rotate);
+            attend(heads, qkv, self.spans, mixed, log_sums, scratch);
+        });
+    }
+
+    /// Runs the forward pass with another attention: from queries, keys and values before rotary embeddings,
+    /// `[N, W]`, to mixed values, `[N, Q]`, and the logarithms of sums, `[N, H]`.
+    pub fn through(
+        &self,
+        x: &mut [f32],
+        kept: &mut KeptBlock,
+        scratch: &mut Scratch,
+        attention: impl FnOnce(Heads, &mut [f32], &mut [f32], &mut [f32], &mut AttentionScratch),
+    ) {
         let (w, layer, threads) = (self.weights, self.layer, self.threads);
         let (shape, block, heads) = (&w.arena.shape, &w.arena.blocks[layer], w.heads_in(layer));
         let (n, apart) = (x.len() / shape.hidden, is_apart(shape));
@@ -129,11 +144,9 @@ impl Block<'_> {
             let scales = sized(&mut kept.head_scales, n * (heads.query + heads.kv));
             self.norm_heads(norms, &kept.raw, qkv, scales);
         }
-        self.turn(qkv, rotate);
-
         let mixed = sized(&mut kept.mixed, n * heads.query * heads.width);
         let log_sums = sized(&mut kept.log_sums, n * heads.query);
-        attend(heads, qkv, self.spans, mixed, log_sums, &mut scratch.attention);
+        attention(heads, qkv, mixed, log_sums, &mut scratch.attention);
         if apart {
             let half = sized(&mut kept.half1, x.len());
             w.linear(layer, BlockMatrix::Out, mixed, half, false, threads);

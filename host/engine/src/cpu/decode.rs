@@ -5,17 +5,19 @@
 //! depend only on its own tokens: products with [`PackedWeights`] are equal for any number of
 //! rows and threads. So batch size and order change nothing.
 //!
+//! An episode's turn is read in one pass after what is kept of the turns before, and continues as a row. Tokens that
+//! are read together or one by one give the same bits, so this equals reading the episode anew.
+//!
 //! If the weights fit into a core's cache, each thread samples its own answers. Otherwise
 //! threads share the rows of a token if there are enough for all, else each product. So weights
 //! are read from memory once per token, not per thread.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::arena::{BlockMatrix, HeadNormPlaces};
-use super::attention::{Cache, Past, Span};
+use super::attention::{Cache, Past, Span, attend_after};
 use super::attention_one::attend_one;
 use super::block::{Block, KeptBlock, RopeTable, Scratch};
 use super::experts::KeptExperts;
@@ -23,8 +25,9 @@ use super::half::is_apart;
 use super::head::finish;
 use super::kernels::{norm, rotate, wide};
 use super::packed::PackedWeights;
+use super::supply::{Supply, Wanted};
 use super::weights::{Weights, sized};
-use crate::core::{Answered, Request};
+use crate::core::Answered;
 use crate::draft::Draft;
 use crate::{Interrupt, Stops};
 
@@ -50,13 +53,22 @@ type Caches = (Vec<f32>, Vec<f32>);
 /// A row of a tile: an answer that is being generated.
 struct Active {
     number: usize,
+    past: Parked,
+    draft: Draft,
+}
+
+/// What was computed of a prompt and the tokens after it.
+pub struct Parked {
     prefix: Arc<Prefix>,
-    /// Keys and values of the answer so far.
+    /// Keys and values of the tokens after the prompt.
     keys: Vec<f32>,
     values: Vec<f32>,
     /// Layout of one block's keys and values.
     cache: Cache,
-    draft: Draft,
+    /// Number of tokens after the prompt that were read.
+    read: usize,
+    /// The token that was generated last and not read yet.
+    newest: Option<u32>,
 }
 
 /// Buffers of a tile, kept from one token to the next.
@@ -78,6 +90,10 @@ struct StepScratch {
     parts: Vec<Vec<f32>>,
 }
 
+/// Receives complete answers or turns, with the indices of their requests or episodes. Those that the same token
+/// completes come together, because each call wakes a thread.
+pub type Tell<'a> = &'a (dyn Fn(Vec<(usize, Answered)>) + Sync);
+
 /// Inputs of sampling.
 pub struct Decode<'a> {
     /// The model's weights.
@@ -91,27 +107,25 @@ pub struct Decode<'a> {
     /// Answers sampled at a time.
     pub rows: usize,
     pub threads: usize,
-    /// Receives complete answers with their requests' indices. Answers completed by the same token
-    /// are sent together, because each message wakes the receiver.
-    pub tell: mpsc::Sender<Vec<(usize, Answered)>>,
+    /// Receives complete answers or turns.
+    pub tell: Tell<'a>,
     /// Polled once per token.
     pub interrupt: &'a Interrupt,
 }
 
 impl Decode<'_> {
-    /// Samples an answer to each request.
-    pub fn run(&self, requests: &[Request<'_>]) {
-        let next = AtomicUsize::new(0);
-        let rows = self.rows.clamp(1, requests.len().max(1));
+    /// Samples an answer to each request, or the turns of all episodes.
+    pub fn run(&self, supply: &Supply<'_>) {
+        let rows = self.rows.clamp(1, supply.len().max(1));
         if self.threads == 1 || !self.near() {
-            return self.work(requests, &next, rows);
+            return self.work(supply, rows);
         }
         // Threads with all weights in their caches work independently: a token takes too little time
         // to synchronize after each.
         let each = rows.div_ceil(self.threads);
         (0..self.threads).into_par_iter().with_max_len(1).for_each(|_| {
-            let alone = Decode { threads: 1, tell: self.tell.clone(), ..*self };
-            alone.work(requests, &next, each);
+            let alone = Decode { threads: 1, ..*self };
+            alone.work(supply, each);
         });
     }
 
@@ -120,71 +134,65 @@ impl Decode<'_> {
         self.weights.arithmetic.bytes() * self.weights.arena.len <= NEAR
     }
 
-    /// Processes requests until none are left, at most `most` at a time.
-    fn work(&self, requests: &[Request<'_>], next: &AtomicUsize, most: usize) {
+    /// Processes rows until none are left, at most `most` at a time.
+    fn work(&self, supply: &Supply<'_>, most: usize) {
         let mut rows: Vec<Active> = Vec::new();
         let mut free: Vec<Caches> = Vec::new();
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
         let mut rooms: Vec<StepScratch> = Vec::new();
         loop {
-            let wanted = most - rows.len();
-            let first = next.fetch_add(wanted, Ordering::Relaxed).min(requests.len());
-            let taken = &requests[first..requests.len().min(first + wanted)];
-            rows.extend(self.admit(taken, first, &mut shared, &mut free));
+            let taken = supply.take(most - rows.len(), rows.is_empty());
+            rows.extend(self.admit(taken, &mut shared, &mut free));
             if rows.is_empty() || self.interrupt.is_asked() {
                 return;
             }
             // Each new row has its first token now; a row that is already finished is not continued.
-            self.retire(&mut rows, &mut free);
+            self.retire(&mut rows, supply, &mut free);
             self.advance(&mut rows, &mut rooms);
-            self.retire(&mut rows, &mut free);
+            self.retire(&mut rows, supply, &mut free);
         }
     }
 
-    fn retire(&self, rows: &mut Vec<Active>, free: &mut Vec<Caches>) {
+    fn retire(&self, rows: &mut Vec<Active>, supply: &Supply<'_>, free: &mut Vec<Caches>) {
         let (mut whole, mut at) = (Vec::new(), 0);
         while at < rows.len() {
             if rows[at].draft.done() {
-                let row = rows.swap_remove(at);
-                free.push((row.keys, row.values));
-                whole.push((row.number, row.draft.finish()));
+                let Active { number, past, draft } = rows.swap_remove(at);
+                let past = Parked { newest: Some(draft.newest()), ..past };
+                free.extend(supply.keep(number, past).map(|past| (past.keys, past.values)));
+                whole.push((number, draft.finish()));
             } else {
                 at += 1;
             }
         }
         if !whole.is_empty() {
-            // The receiver is gone only if it panicked.
-            let _ = self.tell.send(whole);
+            (self.tell)(whole);
         }
     }
 
-    /// Returns rows for these requests, each with its first token drawn.
+    /// Returns rows for what is wanted, each with its first token drawn.
     fn admit<'r>(
         &self,
-        requests: &[Request<'r>],
-        first: usize,
+        wanted: Vec<Wanted<'r>>,
         shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
         free: &mut Vec<Caches>,
     ) -> Vec<Active> {
-        // Consecutive requests share a read of their prompt; the last prompt may come from the call before.
+        // Consecutive rows share a read of their prompt; the last prompt may come from the call before.
         let mut prompts: Vec<&[u32]> = Vec::new();
-        let mut which = Vec::with_capacity(requests.len());
+        let mut which = Vec::with_capacity(wanted.len());
         let same = |a: &[u32], b: &[u32]| std::ptr::eq(a, b) || a == b;
-        for request in requests {
-            if !prompts.last().is_some_and(|last| same(last, request.prompt)) {
-                prompts.push(request.prompt);
+        for one in &wanted {
+            if one.parked.is_none() && !prompts.last().is_some_and(|last| same(last, one.prompt)) {
+                prompts.push(one.prompt);
             }
-            which.push(prompts.len() - 1);
+            which.push(prompts.len().max(1) - 1);
         }
         let known = shared.take();
         // With fewer prompts than threads, threads share each product, with the same bits.
-        let each = match prompts.len() {
-            n if n < self.threads => self.threads / n.max(1),
-            _ => 1,
-        };
+        let each = |n: usize| if n < self.threads { self.threads / n.max(1) } else { 1 };
         let read = |prompt: &&'r [u32]| match &known {
             Some((old, prefix)) if same(old, prompt) => Arc::clone(prefix),
-            _ => Arc::new(self.read(prompt, each)),
+            _ => Arc::new(self.read(prompt, each(prompts.len()))),
         };
         let read: Vec<Arc<Prefix>> = if self.threads == 1 {
             prompts.iter().map(read).collect()
@@ -193,26 +201,95 @@ impl Decode<'_> {
         };
         *shared = prompts.last().zip(read.last()).map(|(p, r)| (*p, Arc::clone(r))).or(known);
 
-        let caches = requests.iter().map(|_| free.pop().unwrap_or_default());
-        let fresh = |(i, (request, (mut keys, mut values))): (usize, (&Request<'_>, Caches))| {
-            let layers = self.weights.arena.shape.layers;
-            let cache = Cache::new(self.weights.heads(), request.sampling.max_tokens as usize);
-            sized(&mut keys, layers * cache.columns());
-            sized(&mut values, layers * cache.lines());
-            let prefix = Arc::clone(&read[which[i]]);
-            let mut row =
-                Active { number: first + i, prefix, keys, values, cache, draft: Draft::new(request) };
-            let mut logits = row.prefix.logits.clone();
-            row.draft.cool(&mut logits);
-            row.draft.take(&logits, self.stops);
-            row
+        let threads = each(wanted.len());
+        let fresh = |(which, (mut one, caches)): (usize, (Wanted<'_>, Option<Caches>))| {
+            let past = one.parked.take();
+            let past = past.unwrap_or_else(|| self.begin(&read[which], one.room, caches.unwrap_or_default()));
+            self.continued(past, &one, threads)
         };
+        let caches = |one: &Wanted<'_>, free: &mut Vec<Caches>| {
+            if one.parked.is_none() { Some(free.pop().unwrap_or_default()) } else { None }
+        };
+        let wanted: Vec<_> = wanted.into_iter().map(|one| (caches(&one, free), one)).collect();
+        let wanted = wanted.into_iter().map(|(caches, one)| (one, caches));
         if self.threads == 1 {
-            requests.iter().zip(caches).enumerate().map(fresh).collect()
+            which.into_iter().zip(wanted).map(fresh).collect()
         } else {
-            let caches: Vec<Caches> = caches.collect();
-            requests.par_iter().zip(caches).enumerate().map(fresh).collect()
+            let wanted: Vec<_> = which.into_iter().zip(wanted).collect();
+            wanted.into_par_iter().map(fresh).collect()
         }
+    }
+
+    /// Returns a row of which nothing but the prompt was read, with room for `room` tokens after it.
+    fn begin(&self, prefix: &Arc<Prefix>, room: usize, (mut keys, mut values): Caches) -> Parked {
+        let layers = self.weights.arena.shape.layers;
+        let cache = Cache::new(self.weights.heads(), room);
+        sized(&mut keys, layers * cache.columns());
+        sized(&mut values, layers * cache.lines());
+        Parked { prefix: Arc::clone(prefix), keys, values, cache, read: 0, newest: None }
+    }
+
+    /// Returns a row with its first token drawn, after reading what comes before it.
+    fn continued(&self, mut past: Parked, wanted: &Wanted<'_>, threads: usize) -> Active {
+        let tokens: Vec<u32> = past.newest.take().into_iter().chain(wanted.read.iter().copied()).collect();
+        let mut logits =
+            if tokens.is_empty() { past.prefix.logits.clone() } else { self.read_on(&mut past, &tokens, threads) };
+        let mut row = Active { number: wanted.number, past, draft: Draft::new(&wanted.request) };
+        row.draft.cool(&mut logits);
+        row.draft.take(&logits, self.stops);
+        row
+    }
+
+    /// Reads tokens after those of a row. Returns the logits of the next one.
+    fn read_on(&self, past: &mut Parked, tokens: &[u32], threads: usize) -> Vec<f32> {
+        let arena = self.weights.arena;
+        let (d, cache, first) = (arena.shape.hidden, past.cache, past.read);
+        let mut x = vec![0.0; tokens.len() * d];
+        for (x, token) in x.chunks_exact_mut(d).zip(tokens) {
+            self.weights.embed(*token, x);
+        }
+        let (mut kept, mut scratch) = (KeptBlock::default(), Scratch::default());
+        for layer in 0..arena.blocks.len() {
+            let block = Block { weights: self.weights, layer, rope: self.rope, spans: &[], threads };
+            let keys = &mut past.keys[layer * cache.columns()..][..cache.columns()];
+            let values = &mut past.values[layer * cache.lines()..][..cache.lines()];
+            let prefix = &past.prefix;
+            block.through(&mut x, &mut kept, &mut scratch, |heads, qkv, mixed, log_sums, scratch| {
+                let ([of_key, of_value], turned) = (heads.past(), (heads.query + heads.kv) * heads.width);
+                for (token, row) in (first..).zip(qkv.chunks_exact_mut(heads.row())) {
+                    if let Some((cos, sin)) = self.rope.at(layer, prefix.tokens + token) {
+                        wide(
+                            #[inline(always)]
+                            || rotate(&mut row[..turned], cos, sin),
+                        );
+                    }
+                    cache.put_column(token, &row[of_key.clone()], keys);
+                    cache.put_line(token, &row[of_value.clone()], values);
+                }
+                let of_prompt = &prefix.blocks[layer];
+                let before = Cache::new(heads, prefix.tokens);
+                let segments = [
+                    Past { cache: before, keys: &of_prompt.0, values: &of_prompt.1, seen: 0..prefix.tokens },
+                    Past { cache, keys, values, seen: 0..first + tokens.len() },
+                ];
+                attend_after(heads, qkv, segments, mixed, log_sums, scratch);
+            });
+        }
+        past.read += tokens.len();
+        self.logits(&x)
+    }
+
+    /// Returns the logits after the last token of a stream, `[N, D]`.
+    fn logits(&self, x: &[f32]) -> Vec<f32> {
+        let arena = self.weights.arena;
+        let d = arena.shape.hidden;
+        let (mut last, mut scale) = (vec![0.0; d], [0.0]);
+        let weight = &self.weights.gain(&arena.norm);
+        norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
+        let mut logits = vec![0.0; arena.shape.vocabulary];
+        self.laid.head.product(&last, &mut logits, false);
+        finish(&arena.shape.variant, &mut logits);
+        logits
     }
 
     /// Reads a prompt.
@@ -237,13 +314,7 @@ impl Decode<'_> {
             }
             blocks.push((keys, values));
         }
-        let (mut last, mut scale) = (vec![0.0; d], [0.0]);
-        let weight = &self.weights.gain(&arena.norm);
-        norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
-        let mut logits = vec![0.0; arena.shape.vocabulary];
-        self.laid.head.product(&last, &mut logits, false);
-        finish(&arena.shape.variant, &mut logits);
-        Prefix { blocks, tokens: prompt.len(), logits }
+        Prefix { blocks, tokens: prompt.len(), logits: self.logits(&x) }
     }
 
     /// Adds a token to every row.
@@ -284,6 +355,7 @@ impl Decode<'_> {
         self.laid.head.by(threads, normed, logits, false, parts);
         finish(&arena.shape.variant, logits);
         let draw = |(row, logits): (&mut Active, &mut [f32])| {
+            row.past.read += 1;
             row.draft.cool(logits);
             row.draft.take(logits, self.stops);
         };
@@ -362,7 +434,8 @@ impl Decode<'_> {
             norm(&raw[..q], &w.gain(query), epsilon, &mut qkv[..q], scales);
             norm(&raw[q..], &w.gain(key), epsilon, &mut qkv[q..q + kv], scales);
         }
-        let before = row.draft.len() - 1;
+        let row = &mut row.past;
+        let before = row.read;
         let turned = self.rope.at(layer, row.prefix.tokens + before);
         let cache = row.cache;
         let keys = &mut row.keys[layer * cache.columns()..][..cache.columns()];

@@ -155,7 +155,8 @@ struct Packed<'a> {
 
 impl<'a> Packed<'a> {
     fn of(sequences: &[Sequence<'a>]) -> Self {
-        let (mut spans, mut tokens, mut foretell) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut spans, mut tokens, mut foretell, mut targets) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut prompt = 0..0;
         for (i, sequence) in sequences.iter().enumerate() {
             if i == 0 || !sequence.shares_prompt(&sequences[i - 1]) {
@@ -164,14 +165,18 @@ impl<'a> Packed<'a> {
                 spans.push(Span { prompt: 0..0, own: prompt.clone() });
             }
             // The last token is only predicted.
-            let Some(read) = sequence.answer().checked_sub(1) else { continue };
+            let Some(read) = sequence.own().checked_sub(1) else { continue };
             let own = tokens.len()..tokens.len() + read;
             tokens.extend_from_slice(&sequence.tokens[sequence.prompt..sequence.read()]);
-            foretell.push(prompt.end - 1);
-            foretell.extend(own.clone());
+            // A token is predicted by the row before it: the first one by the prompt's last row.
+            let before = |place: usize| match place - sequence.prompt {
+                0 => prompt.end - 1,
+                after => own.start + after - 1,
+            };
+            foretell.extend(sequence.generated().map(before));
+            targets.extend(sequence.generated().map(|place| sequence.tokens[place]));
             spans.push(Span { prompt: prompt.clone(), own });
         }
-        let targets = sequences.iter().flat_map(|s| &s.tokens[s.prompt..]).copied().collect();
         let counts = sequences.iter().map(Sequence::answer).collect();
         // All sequences have a mask or none has, because an update splits them so.
         let masks = sequences.iter().filter_map(|s| s.mask).flat_map(SamplingMask::rows).collect();

@@ -57,8 +57,8 @@ impl Batch {
             known(sequence.tokens, vocabulary)?;
             let first = row * t;
             tokens[first..first + sequence.read()].copy_from_slice(&sequence.tokens[..sequence.read()]);
-            places.extend((first + sequence.prompt - 1..first + sequence.read()).map(|place| place as u32));
-            targets.extend_from_slice(&sequence.tokens[sequence.prompt..]);
+            places.extend(sequence.generated().map(|place| (first + place - 1) as u32));
+            targets.extend(sequence.generated().map(|place| sequence.tokens[place]));
         }
         let r = targets.len();
         let masks = all().map(|sequence| sequence.mask).collect::<Option<Vec<_>>>();
@@ -151,7 +151,7 @@ mod tests {
     fn padding_never_costs_more_than_there_is() {
         let tokens = vec![1; 1000];
         let of = |lengths: &[usize]| {
-            let sequence = |n: &usize| Sequence { tokens: &tokens[..n + 1], prompt: 1, mask: None };
+            let sequence = |n: &usize| Sequence { tokens: &tokens[..n + 1], prompt: 1, observed: &[], mask: None };
             let sequences: Vec<Sequence<'_>> = lengths.iter().map(sequence).collect();
             let all = batches(&sequences);
             let most: usize = lengths.iter().sum();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chain::{Chain, Operator};
-use super::{Exercise, Style, TaskKind, countdown, sorting};
+use super::{Exercise, Style, TaskKind, countdown, guess, sorting};
 
 /// A level of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,10 @@ pub struct Level {
     pub operators: Option<Vec<Operator>>,
     /// Range of a countdown's target; by default 1 to 100, as in TinyZero's data.
     pub target: Option<Range>,
+    /// Numbers that the hidden one of a guess may be, by default 16; all have at most `digits` digits.
+    pub span: Option<Range>,
+    /// Calls of a guess's tool, by default 4.
+    pub calls: Option<Range>,
     /// Number of problems at this level, if it is not the task's count.
     pub count: Option<usize>,
 }
@@ -69,11 +73,14 @@ impl Level {
             TaskKind::Sums | TaskKind::Products | TaskKind::Chains => (100, 18),
             TaskKind::Countdown => (8, 4),
             TaskKind::Sorting => (1000, 18),
+            TaskKind::Guess => (2, 6),
         };
         let ranges = [
             ("terms", terms, 2, most_terms),
             ("digits", digits, 1, most_digits),
             ("target", self.target.map_or((1, 1), Range::ends), 0, u32::MAX),
+            ("span", self.span(), 1, power(digits.1.min(most_digits)) as u32),
+            ("calls", self.calls(), 0, 64),
         ];
         for (key, (from, to), least, most) in ranges {
             if from > to {
@@ -95,6 +102,10 @@ impl Level {
         if self.target.is_some() && kind != TaskKind::Countdown {
             return Err(format!("`target` is for countdowns, not for {kind}"));
         }
+        let of_guess = [("span", self.span), ("calls", self.calls)];
+        if let Some((key, _)) = of_guess.iter().find(|(_, given)| given.is_some() && kind != TaskKind::Guess) {
+            return Err(format!("`{key}` is for guesses, not for {kind}"));
+        }
         // Limited by 128-bit numbers, with space for a sum of products.
         let multiplies = self.operators(kind).contains(&Operator::Times) && kind != TaskKind::Countdown;
         if multiplies && terms.1 * digits.1 > 36 {
@@ -103,11 +114,21 @@ impl Level {
         Ok(())
     }
 
+    /// Returns the least and the greatest count of numbers that a hidden one may be.
+    fn span(&self) -> (u32, u32) {
+        self.span.map_or((16, 16), Range::ends)
+    }
+
+    /// Returns the least and the greatest number of calls.
+    fn calls(&self) -> (u32, u32) {
+        self.calls.map_or((4, 4), Range::ends)
+    }
+
     /// Returns the operators of a kind at this level.
     fn operators(&self, kind: TaskKind) -> &[Operator] {
         use Operator::{Minus, Over, Plus, Times};
         match (kind, &self.operators) {
-            (TaskKind::Sums | TaskKind::Sorting, _) => &[Plus],
+            (TaskKind::Sums | TaskKind::Sorting | TaskKind::Guess, _) => &[Plus],
             (TaskKind::Products, _) => &[Times],
             (_, Some(given)) => given,
             (TaskKind::Chains, None) => &[Plus, Minus, Times],
@@ -133,6 +154,7 @@ impl Level {
                 numbers.chain(std::iter::repeat_n(operators, terms - 1)).collect()
             }
             TaskKind::Countdown => countdown::radices(terms, power(shape.digits) as usize - 1, operators),
+            TaskKind::Guess => guess::radices(self.span(), self.calls(), power(shape.digits) as u32),
             TaskKind::Sorting => {
                 // The direction, then the numbers.
                 std::iter::once(2).chain(std::iter::repeat_n(power(shape.digits) as usize, terms)).collect()
@@ -169,6 +191,9 @@ impl Level {
                 countdown::exercise(choices, shape.terms as usize, self.operators(kind), &range)
             }
             TaskKind::Sorting => Some(sorting::exercise(choices, style)),
+            TaskKind::Guess => {
+                guess::exercise(choices, (self.span().0, self.calls().0), power(shape.digits) as u32, style)
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ fn requests(prompts: &[Vec<u32>]) -> Vec<Request<'_>> {
                 max_tokens: [20, 1, 7, 20, 13][(i + j) % 5],
                 ..Sampling::default()
             };
-            Request { prompt, seed: (i * 1000 + j) as u64, sampling }
+            Request { prompt, history: &[], seed: (i * 1000 + j) as u64, sampling }
         })
     };
     prompts.iter().map(Vec::as_slice).enumerate().flat_map(one).collect()
@@ -117,7 +117,7 @@ fn in_bfloat16_scoring_by_kernels_says_of_tokens_what_sampling_says() {
         let sequences: Vec<Sequence<'_>> = whole
             .iter()
             .zip(&all)
-            .map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len(), mask: None })
+            .map(|(w, r)| Sequence { tokens: w, prompt: r.prompt.len(), observed: &[], mask: None })
             .collect();
         let options = PassOptions { temperature: 1.0, recompute: false };
         let scored = |model: &mut Tensors| -> Vec<f32> {

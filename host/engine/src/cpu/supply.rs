@@ -1,0 +1,155 @@
+//! Where a thread that samples gets its next rows: from a list of requests, or from the turns of episodes.
+//! An episode that waits for its environment has no row. Its keys and values are kept here.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::decode::Parked;
+use crate::core::Request;
+use crate::talk::NextTurn;
+
+/// The next rows of all threads.
+pub enum Supply<'a> {
+    /// Each request once, in order.
+    Listed(&'a [Request<'a>], AtomicUsize),
+    /// Turns of episodes, as they become due.
+    Episodes(Arc<Turns<'a>>),
+}
+
+/// A row to sample.
+pub struct Wanted<'a> {
+    /// The index of its request or episode.
+    pub number: usize,
+    /// The prompt.
+    pub prompt: &'a [u32],
+    /// Tokens to read after what is kept, or after the prompt.
+    pub read: Vec<u32>,
+    /// What is kept of the episode so far.
+    pub parked: Option<Parked>,
+    /// The request for its new tokens. Its prompt and history are not used.
+    pub request: Request<'a>,
+    /// Maximum number of tokens after the prompt.
+    pub room: usize,
+}
+
+/// The turns of episodes that are due, and what is kept of those that wait.
+pub struct Turns<'a> {
+    prompts: &'a [&'a [u32]],
+    /// Maximum number of tokens of an episode after its prompt.
+    room: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// First turns, and later turns. Later turns go first, so that few episodes are open.
+    first: VecDeque<(usize, NextTurn)>,
+    later: VecDeque<(usize, NextTurn)>,
+    parked: Vec<Option<Parked>>,
+    /// Whether no more turns will come.
+    closed: bool,
+}
+
+impl<'a> Turns<'a> {
+    /// Returns turns of an episode for each prompt; none is due yet.
+    pub fn new(prompts: &'a [&'a [u32]], room: usize) -> Self {
+        let state = State {
+            first: VecDeque::new(),
+            later: VecDeque::new(),
+            parked: std::iter::repeat_with(|| None).take(prompts.len()).collect(),
+            closed: false,
+        };
+        Self { prompts, room, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Adds a turn that is due.
+    pub fn add(&self, number: usize, turn: NextTurn) {
+        let mut state = self.state();
+        let queue = if state.parked[number].is_some() { &mut state.later } else { &mut state.first };
+        queue.push_back((number, turn));
+        self.changed.notify_one();
+    }
+
+    /// Drops what is kept of an episode that has ended.
+    pub fn end(&self, number: usize) {
+        self.state().parked[number] = None;
+    }
+
+    /// Stops all threads that wait for turns.
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Keeps an episode's keys and values until its next turn.
+    fn park(&self, number: usize, parked: Parked) {
+        self.state().parked[number] = Some(parked);
+    }
+
+    fn take(&self, wanted: usize, wait: bool) -> Vec<Wanted<'a>> {
+        let mut state = self.state();
+        while wait && !state.closed && state.first.is_empty() && state.later.is_empty() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut taken = Vec::new();
+        while taken.len() < wanted && !state.closed {
+            let Some((number, turn)) = state.later.pop_front().or_else(|| state.first.pop_front()) else { break };
+            let (prompt, parked) = (self.prompts[number], state.parked[number].take());
+            let NextTurn { read, seed, sampling } = turn;
+            let request = Request { prompt, history: &[], seed, sampling };
+            taken.push(Wanted { number, prompt, read, parked, request, room: self.room });
+        }
+        taken
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Supply<'a> {
+    /// Returns a supply of these requests.
+    pub fn of(requests: &'a [Request<'a>]) -> Self {
+        Self::Listed(requests, AtomicUsize::new(0))
+    }
+
+    /// Returns the number of requests or episodes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Listed(requests, _) => requests.len(),
+            Self::Episodes(turns) => turns.prompts.len(),
+        }
+    }
+
+    /// Returns the next rows, at most `wanted`. With `wait`, none means that there will be no more.
+    pub fn take(&self, wanted: usize, wait: bool) -> Vec<Wanted<'a>> {
+        match self {
+            Self::Listed(requests, next) => {
+                let first = next.fetch_add(wanted, Ordering::Relaxed).min(requests.len());
+                let taken = requests.iter().enumerate().take(requests.len().min(first + wanted)).skip(first);
+                let one = |(number, request): (usize, &Request<'a>)| Wanted {
+                    number,
+                    prompt: request.prompt,
+                    read: request.history.to_vec(),
+                    parked: None,
+                    request: *request,
+                    room: request.history.len() + request.sampling.max_tokens as usize,
+                };
+                taken.map(one).collect()
+            }
+            Self::Episodes(turns) => turns.take(wanted, wait),
+        }
+    }
+
+    /// Keeps what a finished row has computed, if another turn may follow. Otherwise gives it back.
+    pub fn keep(&self, number: usize, parked: Parked) -> Option<Parked> {
+        match self {
+            Self::Listed(..) => Some(parked),
+            Self::Episodes(turns) => {
+                turns.park(number, parked);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Embedded environments, between text and tokens: what a model said becomes text, what the game says becomes tokens.
+
+use std::rc::Rc;
+
+use allot_engine::Stops;
+use allot_engine::episode::{Ended, Environments, EpisodeLimits, Opening, Replies, Reply, Stopped};
+use allot_models::tokens::Tokens;
+use allot_settings::EnvironmentSettings;
+use allot_tasks::environment::{Game, Step};
+use allot_tasks::{Ask, Problem};
+
+/// The embedded environments of a run.
+pub struct Episodes {
+    settings: EnvironmentSettings,
+    tokens: Rc<Tokens>,
+    stops: Stops,
+    /// The problem of each prompt, by prompt id.
+    problems: Rc<Vec<Problem>>,
+    /// The games under way, by number.
+    open: Vec<Option<Open>>,
+}
+
+struct Open {
+    game: Box<dyn Game>,
+    /// Whether the model is spoken to in messages.
+    chat: bool,
+}
+
+impl Episodes {
+    /// Returns the environments for these problems.
+    pub fn new(
+        settings: EnvironmentSettings,
+        tokens: Rc<Tokens>,
+        stops: Stops,
+        problems: Rc<Vec<Problem>>,
+    ) -> Self {
+        Self { settings, tokens, stops, problems, open: Vec::new() }
+    }
+
+    fn opened(&self, opening: Opening) -> Result<Open, String> {
+        let problem = &self.problems[opening.prompt.0 as usize];
+        let gold = problem.gold.first().map_or("", String::as_str);
+        let game = self.settings.embedded.open(gold, opening.start)?;
+        Ok(Open { game, chat: matches!(problem.ask, Ask::Chat(_)) })
+    }
+
+    /// Returns the reply to the tokens of a turn.
+    fn reply(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>) -> Result<Reply, String> {
+        let Some(open) = &mut self.open[number] else { return Err("the episode is over".to_owned()) };
+        if let Some(stop) = stop {
+            // A limit came before the game's own end: it is not solved.
+            let (reward, trouble) = (Some(0.0), None);
+            self.open[number] = None;
+            let _ = stop;
+            return Ok(Reply::Ends(Ended { reward, correct: false, parts: Vec::new(), trouble }));
+        }
+        let said = self.tokens.answer(tokens, &self.stops).map_err(|e| e.what)?;
+        match open.game.turn(&said) {
+            Step::Says(text) => {
+                let ended = tokens.last().copied();
+                let read = self.tokens.reply(&text, open.chat, ended).map_err(|e| e.what)?;
+                Ok(Reply::Says(read))
+            }
+            Step::Ends { reward, correct } => {
+                self.open[number] = None;
+                let reward = Some(reward);
+                Ok(Reply::Ends(Ended { reward, correct, parts: Vec::new(), trouble: None }))
+            }
+        }
+    }
+}
+
+impl Environments for Episodes {
+    fn limits(&self) -> EpisodeLimits {
+        EpisodeLimits { turns: self.settings.max_turns, read: self.settings.max_read_tokens }
+    }
+
+    fn begin(&mut self, opening: Opening, replies: &Replies) {
+        if self.open.len() <= opening.number {
+            self.open.resize_with(opening.number + 1, || None);
+        }
+        let reply = match self.opened(opening) {
+            Ok(open) => {
+                self.open[opening.number] = Some(open);
+                Reply::Says(Vec::new())
+            }
+            Err(why) => Reply::Ends(Ended::failed(why)),
+        };
+        replies.send(reply);
+    }
+
+    fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies) {
+        let reply = self.reply(number, tokens, stop).unwrap_or_else(|why| Reply::Ends(Ended::failed(why)));
+        replies.send(reply);
+    }
+
+    fn abandon(&mut self) {
+        self.open.clear();
+    }
+}

@@ -1,0 +1,60 @@
+//! Embedded environments: what the other side says in an episode of several turns. They know text only.
+//!
+//! ```
+//! use allot_tasks::environment::{Embedded, Step};
+//!
+//! let mut game = Embedded::Guess.open(r#"{"low":1,"high":8,"calls":3,"style":"terse"}"#, 7)?;
+//! // The hidden number is 4 or less, or 5 or more.
+//! let Step::Says(said) = game.turn("?4") else { panic!("the game goes on") };
+//! assert!(["1-4*2:", "5-8*2:"].contains(&said.as_str()));
+//! # Ok::<(), String>(())
+//! ```
+
+pub mod guess;
+
+use serde::{Deserialize, Serialize};
+
+/// An environment that is part of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Embedded {
+    /// A hidden number to find with a tool that compares: [`guess`].
+    Guess,
+}
+
+/// One episode.
+pub trait Game: Send {
+    /// Takes what the model said in its turn.
+    fn turn(&mut self, said: &str) -> Step;
+}
+
+/// What follows a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The environment says this, and it is the model's turn.
+    Says(String),
+    /// The episode has ended, with this reward.
+    Ends {
+        /// The reward.
+        reward: f32,
+        /// Whether the task is solved.
+        correct: bool,
+    },
+}
+
+impl Embedded {
+    /// Returns the environment's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guess => "guess",
+        }
+    }
+
+    /// Opens the game that a problem's gold answer describes. `start` seeds its hidden part. The error says what is
+    /// wrong with the description.
+    pub fn open(self, gold: &str, start: u64) -> Result<Box<dyn Game>, String> {
+        match self {
+            Self::Guess => Ok(Box::new(guess::Guess::open(gold, start)?)),
+        }
+    }
+}

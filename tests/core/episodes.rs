@@ -1,0 +1,237 @@
+//! Episodes: kept caches against reading anew, to the byte; what is learned from them, and what is not.
+
+use std::time::Duration;
+
+use allot_engine::Environments;
+use allot_engine::episode::{Ended, EpisodeLimits, Opening, Replies, Reply, Stopped};
+use allot_engine::talk::{Event, Next, NextTurn, Talk, from_the_start};
+
+use super::*;
+
+const MOST: u32 = 12;
+const READ: u32 = 24;
+
+/// What an environment says after a turn: some tokens, or the end. A function of what was said before, so that a
+/// different token anywhere shows.
+fn said(number: usize, so_far: &[u32]) -> Option<Vec<u32>> {
+    let sum = so_far.iter().fold(number as u32, |sum, token| sum.wrapping_mul(31).wrapping_add(*token));
+    (so_far.len() < 30 && sum % 7 != 0).then(|| (0..sum % 5).map(|i| 8 + (sum / 5 + 3 * i) % 40).collect())
+}
+
+/// Samples an episode of each prompt. Returns each one's tokens, log-probabilities and entropies by turn.
+fn played(
+    prompts: &[Vec<u32>],
+    rows: usize,
+    converse: impl FnOnce(&[&[u32]], &mut Talk<'_>, usize),
+) -> Vec<Vec<(Vec<u32>, Answered)>> {
+    let mut episodes: Vec<Vec<(Vec<u32>, Answered)>> = vec![Vec::new(); prompts.len()];
+    let mut so_far: Vec<Vec<u32>> = vec![Vec::new(); prompts.len()];
+    let channel = Talk::channel();
+    for number in 0..prompts.len() {
+        channel.0.send(Event::Reply(number, 0, Reply::Says(vec![9; number % 3]))).unwrap();
+    }
+    let take = &mut |event| {
+        let (number, read) = match event {
+            Event::Reply(number, _, Reply::Says(read)) => (number, read),
+            Event::Turn(number, answered) => {
+                so_far[number].extend(&answered.tokens);
+                episodes[number].last_mut().unwrap().1 = answered;
+                match said(number, &so_far[number]) {
+                    None => return Some(Next::End(number)),
+                    Some(read) => (number, read),
+                }
+            }
+            Event::Reply(..) => panic!("nobody sent this"),
+        };
+        so_far[number].extend(&read);
+        let turn = episodes[number].len();
+        episodes[number].push((read.clone(), Answered::default()));
+        let sampling = Sampling { temperature: 1.0 + 0.2 * (number % 2) as f32, max_tokens: MOST, ..Sampling::default() };
+        let seed = number as u64 * 100 + turn as u64;
+        Some(Next::Turn(number, NextTurn { read, seed, sampling }))
+    };
+    let asked: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+    converse(&asked, &mut Talk::new(channel, take), rows);
+    episodes
+}
+
+/// Five rollouts of each of some prompts, in every family and both number formats.
+#[test]
+fn kept_caches_give_what_reading_anew_gives_to_the_byte() {
+    let never = Interrupt::new();
+    for folder in folders() {
+        let case = Case::read(&folder);
+        let asked: Vec<Vec<u32>> =
+            prompts().into_iter().flat_map(|prompt| std::iter::repeat_n(prompt, 5)).collect();
+        for precision in [Precision::F32, Precision::Bf16] {
+            let core = |threads| {
+                let setup = Setup { precision, longest: 200, ..setup(threads) };
+                Cpu::new(&case.checkpoint, setup).unwrap()
+            };
+            let one = core(1);
+            let anew = played(&asked, 4, |prompts, talk, rows| {
+                let sample: allot_engine::talk::Sampler<'_> =
+                    &mut |requests, whole| one.sample(requests, &stops(), rows, whole, &never);
+                from_the_start(prompts, sample, talk, &never).unwrap();
+            });
+            let turns: usize = anew.iter().map(Vec::len).sum();
+            assert!(turns > 2 * asked.len(), "{turns} turns");
+            for (threads, rows) in [(1, 1), (1, 64), (2, 7), (3, 64)] {
+                let kept = core(threads);
+                let ours = played(&asked, rows, |prompts, talk, rows| {
+                    kept.converse(prompts, &stops(), rows, 200, talk, &never).unwrap();
+                });
+                let name = name(&folder);
+                assert!(ours == anew, "{name} in {precision:?} with {threads} threads and {rows} rows");
+            }
+        }
+    }
+}
+
+/// An environment in threads of its own, each of which waits before it replies; some never do as they should.
+struct Threads {
+    so_far: HashMap<usize, Vec<u32>>,
+    lies: bool,
+}
+
+impl Environments for Threads {
+    fn limits(&self) -> EpisodeLimits {
+        EpisodeLimits { turns: 6, read: READ }
+    }
+
+    fn begin(&mut self, opening: Opening, replies: &Replies) {
+        self.so_far.insert(opening.number, Vec::new());
+        replies.send(Reply::Says(vec![9; (opening.start % 3) as usize]));
+    }
+
+    fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies) {
+        let so_far = self.so_far.get_mut(&number).unwrap();
+        so_far.extend(tokens);
+        let end = Ended { reward: Some(so_far.len() as f32), correct: true, parts: Vec::new(), trouble: None };
+        let reply = match said(number, so_far).filter(|_| stop.is_none()) {
+            None => Reply::Ends(end),
+            Some(read) => Reply::Says(read),
+        };
+        let flood = Reply::Says(vec![9; 10_000]);
+        let replies = replies.clone();
+        let (lies, wait) = (self.lies, Duration::from_millis(number as u64 % 4));
+        std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            match number % 5 {
+                // More than fits, and on after the end.
+                1 if lies => replies.send(flood),
+                // Twice.
+                2 if lies => {
+                    replies.send(reply.clone());
+                    replies.send(reply);
+                }
+                _ => replies.send(reply),
+            }
+        });
+    }
+
+    fn abandon(&mut self) {
+        self.so_far.clear();
+    }
+}
+
+fn engine(case: &Case, lies: bool) -> Native {
+    let core = Box::new(Cpu::new(&case.checkpoint, Setup { longest: 200, ..setup(2) }).unwrap());
+    let environments = Box::new(Threads { so_far: HashMap::new(), lies });
+    // A fifth of all tokens ends a turn, as the models are not trained to.
+    let stops = Stops::from((0..1000).step_by(5).collect::<Vec<u32>>());
+    let config = NativeConfig { stops, ..native(UpdateConfig::default()) };
+    Native::new(core, config, prompts()).with_environments(environments)
+}
+
+fn episodes(engine: &mut Native, count: u32) -> Vec<Sample<Answer>> {
+    let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 20 };
+    let order: Vec<_> =
+        (0..4).map(|prompt| allot_allocation::Request::new(PromptId(prompt), count)).collect();
+    let mut ledger = Ledger::new(limits);
+    let grant = ledger.grant(&order, |_| (0, 0));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let sampled =
+        runtime.block_on(engine.sample(grant, Purpose::Training, &mut |_, _| {}, &Interrupt::new()));
+    let sampled: Vec<_> = sampled.unwrap().into_iter().flatten().collect();
+    ledger.charge(sampled.iter().map(|s| (s.prompt, s.position, s.tokens))).unwrap();
+    sampled
+}
+
+/// The order in which environments reply changes nothing, and each token's log-probability is that of a pass over the
+/// whole episode.
+#[test]
+fn an_episode_is_the_same_whenever_its_environment_replies() {
+    let case = Case::read(&folders().swap_remove(0));
+    let first = episodes(&mut engine(&case, false), 6);
+    let mut reasons = HashMap::new();
+    for _ in 0..3 {
+        assert!(episodes(&mut engine(&case, false), 6) == first);
+    }
+    let mut core = Cpu::new(&case.checkpoint, Setup { longest: 200, ..setup(1) }).unwrap();
+    for sample in &first {
+        let episode = sample.answer.episode.as_ref().unwrap();
+        *reasons.entry(episode.stopped.name()).or_insert(0) += 1;
+        let prompt = &prompts()[sample.prompt.0 as usize];
+        let (own, read) = sample.answer.whole();
+        let observed: Vec<_> = read.iter().map(|r| r.start + prompt.len()..r.end + prompt.len()).collect();
+        let tokens = [&prompt[..], &own].concat();
+        let sequence = Sequence { tokens: &tokens, prompt: prompt.len(), observed: &observed, mask: None };
+        assert_eq!(sequence.answer(), sample.tokens as usize);
+        assert_eq!(own.len() - sample.answer.tokens.len(), sample.answer.read());
+        let scored = core.score(&[sequence], PLAIN, false).unwrap();
+        let scored: Vec<f32> = scored[0].iter().map(|t| t.log_prob).collect();
+        assert_eq!(scored, sample.answer.log_probs, "on the CPU to the last bit");
+        assert!(episode.read() <= READ as usize && episode.turns.len() <= 6 && sample.tokens <= 20);
+        assert_eq!(sample.truncated, matches!(episode.stopped, Stopped::MaxTokens | Stopped::MaxReadTokens));
+    }
+    assert!(reasons.len() >= 3, "{reasons:?}");
+}
+
+/// An environment that says too much, goes on after the end, or replies twice costs its own rollout.
+#[test]
+fn an_environment_that_lies_costs_its_own_rollouts() {
+    let case = Case::read(&folders().swap_remove(0));
+    let honest = episodes(&mut engine(&case, false), 5);
+    let lied = episodes(&mut engine(&case, true), 5);
+    for (number, (lied, honest)) in lied.iter().zip(&honest).enumerate() {
+        if number % 5 != 1 {
+            assert!(lied == honest, "{number}");
+            continue;
+        }
+        let episode = lied.answer.episode.as_ref().unwrap();
+        assert_eq!((episode.stopped, episode.end.reward), (Stopped::MaxReadTokens, None));
+        assert!(episode.end.trouble.as_ref().unwrap().contains("went on"), "{:?}", episode.end);
+        assert_eq!(lied.tokens, episode.turns[0].tokens, "what was sampled is paid for");
+    }
+}
+
+/// The gradient of an episode is that of a plain answer whose other tokens count nothing.
+#[test]
+fn nothing_is_learned_from_what_an_environment_said() {
+    for (kind, folder) in cores().into_iter().filter(|kind| kind.exact).flat_map(|kind| folders().into_iter().map(move |f| (kind, f))) {
+        let case = Case::read(&folder);
+        let tokens: Vec<u32> = (0..30).map(|i| 8 + (i * 7) % 40).collect();
+        let observed = [9..12, 20..21];
+        let hidden = |place: usize| observed.iter().any(|range| range.contains(&place));
+        let gathered = |observed: &[std::ops::Range<usize>]| {
+            let mut core = (kind.make)(&case.checkpoint, setup(2));
+            let sequence = Sequence { tokens: &tokens, prompt: 5, observed, mask: None };
+            let places: Vec<usize> = sequence.generated().collect();
+            let loss = |_: usize, statistics: &[TokenStatistics]| -> TokenGradients {
+                assert_eq!(statistics.len(), places.len());
+                places.iter().map(|place| if hidden(*place) { 0.0 } else { coefficient(1, *place) }).collect()
+            };
+            core.learn(&[sequence], PLAIN, &loss).unwrap();
+            let scored = core.score(&[sequence], PLAIN, false).unwrap().swap_remove(0);
+            let scored = scored.into_iter().zip(places).filter(|(_, place)| !hidden(*place));
+            (core.gathered().unwrap(), scored.map(|(t, _)| t.log_prob).collect::<Vec<_>>())
+        };
+        let ((episode, scored), (plain, scored_plain)) = (gathered(&observed), gathered(&[]));
+        let apart = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let largest = plain.iter().copied().fold(0.0, |most: f32, g| most.max(g.abs()));
+        let name = name(&folder);
+        assert!(apart(&episode, &plain) <= 1e-5 * largest, "{name} {}: {:e} of {largest:e}", kind.name, apart(&episode, &plain));
+        assert!(apart(&scored, &scored_plain) < 1e-5, "{name} {}", kind.name);
+    }
+}
