@@ -177,6 +177,7 @@ impl<R, P> Callbacks<fake::Fake, R, P> for RunRecorder {
                 reward: outcome.reward,
                 rewards: Vec::new(),
                 correct: outcome.correct,
+                played: None,
                 text: self.text.clone(),
                 learned: None,
             };

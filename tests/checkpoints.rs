@@ -116,6 +116,7 @@ fn row(rollout: u64, sample: &Sample<Answer>) -> RolloutRow {
         reward: Some(0.1),
         rewards: Vec::new(),
         correct: false,
+        played: None,
         text: Some("four\n".repeat(TOKENS as usize * 4 / 5)),
         learned: None,
     }

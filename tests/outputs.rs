@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{PromptId, RolloutId};
 use allot_outputs::metrics::Metrics;
-use allot_outputs::rollouts::{Fate, Purpose, RolloutRow, Table};
+use allot_outputs::rollouts::{Fate, Played, Purpose, RolloutRow, Table};
 use allot_outputs::tensorboard::Events;
 use allot_record::{Appended, Kept, Mark};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
@@ -295,6 +295,7 @@ fn row(rollout: u64, purpose: Purpose) -> RolloutRow {
         reward: Some(0.5),
         rewards: Vec::new(),
         correct: rollout % 2 == 1,
+        played: None,
         text: None,
         learned: None,
     }
@@ -333,6 +334,7 @@ fn a_row_comes_back_as_it_was() {
         log_prob: Some(-1.0 / 3.0),
         reward: Some(0.1),
         rewards: vec![("format".to_owned(), 0.5), ("tests".to_owned(), -1.0)],
+        played: Some(Played { turns: 3, read: 17, stopped: "max_turns".to_owned() }),
         text: Some("4 + 4 = 8\n\u{1f980}".to_owned()),
         ..row(far, Purpose::Commit)
     };
@@ -367,6 +369,9 @@ fn a_row_comes_back_as_it_was() {
         ("advantage", Field::Float(-1.1)),
         ("updates", Field::Long(1)),
         ("fate", text("trained")),
+        ("turns", Field::Long(3)),
+        ("read_tokens", Field::Long(17)),
+        ("stopped", text("max_turns")),
         ("text", text("4 + 4 = 8\n\u{1f980}")),
     ];
     assert_eq!(rows[0], wanted.map(|(name, value)| (name.to_owned(), value)));

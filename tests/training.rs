@@ -446,6 +446,8 @@ fn the_page_tells_each_number_of_a_step() {
         "eval/SET/SOURCE",
         "budget/clipped",
         "alloc/again",
+        "num_turns/mean",
+        "read_tokens/mean",
     ];
     for pattern in allot_outputs::named::ALL.iter().flat_map(|one| one.names) {
         let is = |name: &String| allot_outputs::named::fits(pattern, name);

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, TurnLength};
 use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
@@ -184,6 +184,10 @@ impl Engine for AnyEngine {
             Self::Split(split) => split.sample(grant, purpose, whole, interrupt).await,
             Self::Remote(remote) => remote.sample(grant, purpose, whole, interrupt).await,
         }
+    }
+
+    fn turns(answer: &Answer) -> Vec<TurnLength> {
+        Native::turns(answer)
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use allot_allocation::{Ledger, Limits, PromptId, Request, RolloutId, Spent};
-use allot_engine::{Engine, Interrupt, Purpose as SampledFor, Sample};
+use allot_engine::{Answer, Engine, Interrupt, Purpose as SampledFor, Sample};
 use allot_loop::Scores;
 use allot_remote::patient;
 use allot_tasks::{Problem, mean_pass_at_k};
@@ -14,7 +14,7 @@ use crate::stop::Stop;
 use allot_config::train::{Setting, Unjudged};
 use allot_judges::Reward;
 use allot_judges::protocol::Part;
-use allot_outputs::rollouts::{Purpose, RolloutRow};
+use allot_outputs::rollouts::{Played, Purpose, RolloutRow};
 
 /// A held-out set: a range of the engine's prompts.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,7 +195,7 @@ impl Evaluation {
     }
 
     /// Returns a held-out rollout's row of the table.
-    pub fn row<A>(&self, number: u64, steps: u32, text: Option<String>, of: &Answered<A>) -> RolloutRow {
+    pub fn row(&self, number: u64, steps: u32, text: Option<String>, of: &Answered<Answer>) -> RolloutRow {
         let problem = &self.problems[of.sample.prompt.0 as usize];
         RolloutRow {
             step: steps,
@@ -213,10 +213,18 @@ impl Evaluation {
             reward: of.reward,
             rewards: of.parts.clone(),
             correct: of.correct,
+            played: played(&of.sample.answer),
             text,
             learned: None,
         }
     }
+}
+
+/// Returns the turns of an episode, for the table of rollouts.
+pub fn played(answer: &Answer) -> Option<Played> {
+    let episode = answer.episode.as_deref()?;
+    let (turns, read) = (episode.turns.len() as u32, episode.read() as u32);
+    Some(Played { turns, read, stopped: episode.stopped.name().to_owned() })
 }
 
 /// Returns the values of k for pass@k: powers of two, and the number of rollouts of a problem.

@@ -82,6 +82,9 @@ impl Prepared<'_> {
         if let Some(date) = self.tokens.date() {
             training["date"] = json!(date);
         }
+        if let Some(environment) = config.environment {
+            training["environment"] = json!(environment);
+        }
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
         }

@@ -147,11 +147,15 @@ fn sampler(config: &TrainConfig, shape: &Shape) -> Result<Option<Sampler>> {
 
 /// Returns the most tokens that a prompt may have.
 fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
-    let answer = config.sampling.max_tokens as usize;
+    let answer = after_prompt(config);
     let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
     let (most, limit) = shape.most(by);
     let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
-        let what = format!("`sampling.max_tokens` is {answer}, but the model's {limit} has {most}");
+        let keys = match config.environment {
+            None => "`sampling.max_tokens` is",
+            Some(_) => "`sampling.max_tokens` and `environment.max_read_tokens` are together",
+        };
+        let what = format!("{keys} {answer}, but the model's {limit} has {most}");
         Error::new(what).hint(TOGETHER)
     })?;
     let longest = config.model.max_prompt_tokens.unwrap_or(room);
@@ -162,13 +166,19 @@ fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
     Ok(longest)
 }
 
+/// Returns the most tokens after a prompt: of an answer, or of an episode with all that its environment says.
+fn after_prompt(config: &TrainConfig) -> usize {
+    let read = config.environment.map_or(0, |environment| environment.max_read_tokens);
+    config.sampling.max_tokens as usize + read as usize
+}
+
 /// Returns the setup of the model for these problems.
 fn setup(config: &TrainConfig, problems: &Problems) -> Setup {
     let prompt = problems.prompts.iter().map(Vec::len).max().unwrap_or(0);
     Setup {
         precision: config.model.dtype,
         threads: config.model.threads.unwrap_or(1),
-        longest: prompt + config.sampling.max_tokens as usize,
+        longest: prompt + after_prompt(config),
         lora: config.model.lora,
         reference: config.update.loss.kl > 0.0,
         seed: config.run.seed,
@@ -183,7 +193,7 @@ fn memory(config: &TrainConfig, shape: &Shape, setup: &Setup) -> Result<Memory> 
         DeviceName::Cpu => {
             // A policy that requests fewer rollouts per prompt has more prompts at a time.
             let together = config.run.rollouts.min(config.evaluation.rollouts) as usize;
-            let sampled = Sampled { rows, answer: config.sampling.max_tokens as usize, together };
+            let sampled = Sampled { rows, answer: after_prompt(config), together };
             let memory = Memory::of(shape, setup, sampled, micro, update.recompute);
             Ok(if config.run.lag > 0 { memory.with_learner(model.dtype) } else { memory })
         }

@@ -18,7 +18,7 @@ use allot_outputs::tensorboard::Events;
 use crate::callbacks::{Callbacks, CameIn, Go};
 use crate::checkpoint::{self, Checkpoints, Manifest, RunState};
 use crate::engines::AnyEngine;
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, played};
 use crate::prepared::Prepared;
 use crate::progress::{Clips, Progress, Scoring};
 use crate::screen::Screen;
@@ -251,7 +251,7 @@ impl<'a, 's> RunRecorder<'a, 's> {
 
     fn text(&self, sample: &Sample<Answer>) -> Option<String> {
         let wanted = self.prepared.config.checkpoint.text;
-        let text = || self.prepared.tokens.answer(&sample.answer.tokens, &self.prepared.stops).ok();
+        let text = || self.prepared.tokens.said(&sample.answer, &self.prepared.stops).ok();
         wanted.then(text).flatten()
     }
 
@@ -363,6 +363,7 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
                 reward: outcome.reward,
                 rewards: parts[i].clone(),
                 correct: outcome.correct,
+                played: played(&sample.answer),
                 text: self.text(sample),
                 learned: None,
             };

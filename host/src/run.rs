@@ -197,7 +197,10 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         let (outcomes, parts): (Vec<Outcome>, Vec<_>) = samples
             .iter()
             .zip(verdicts)
-            .map(|(sample, verdict)| (outcome(sample, &verdict, self.run.of.run.parts()), verdict.parts))
+            .map(|(sample, verdict)| {
+                let outcome = outcome(sample, &verdict, self.run.of.run.parts());
+                (Outcome { turns: E::turns(&sample.answer), ..outcome }, verdict.parts)
+            })
             .unzip();
         let engine = &self.engine;
         let costs = |prompt, tokens| engine.cost(prompt, tokens);
@@ -338,5 +341,6 @@ fn outcome<A>(sample: &Sample<A>, verdict: &Verdict, parts: &[String]) -> Outcom
         truncated: sample.truncated,
         signals,
         sampling: None,
+        turns: Vec::new(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_allocation::{Outcome, Plan, PromptId};
+use allot_allocation::{Outcome, Plan, PromptId, is_zero};
 
 use allot_record::StepEnd;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,11 @@ pub struct StepTally {
     /// Lengths of the rollouts that were not truncated.
     ended: Vec<u32>,
     unscorable: u64,
+    /// Turns of all rollouts that are episodes, and tokens that they read from their environments.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    turns: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    read: u64,
     /// Rollouts that were requested and not granted.
     clipped: u64,
     /// The policy's own metrics by name: sum and count.
@@ -53,6 +58,8 @@ impl StepTally {
         if !outcome.truncated {
             self.ended.push(outcome.tokens);
         }
+        self.turns += outcome.turns.len() as u64;
+        self.read += outcome.turns.iter().map(|turn| u64::from(turn.0)).sum::<u64>();
         match outcome.reward {
             Some(reward) => self.rewards.entry(outcome.prompt).or_default().push(reward),
             None => self.unscorable += 1,
@@ -88,6 +95,10 @@ impl StepTally {
             ("alloc/held", end.held as f64),
             ("alloc/age", end.mean_age),
         ];
+        if self.turns > 0 {
+            numbers.push(("num_turns/mean", self.turns as f64 / sampled));
+            numbers.push(("read_tokens/mean", self.read as f64 / sampled));
+        }
         if self.clipped > 0 {
             numbers.push(("budget/clipped", self.clipped as f64));
         }

@@ -8,6 +8,7 @@ use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::Checkpoint;
 use allot_engine::{Engine as _, Native, NativeConfig, Sampling, Signal, place};
+use allot_judges::episodes::Episodes;
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
 use allot_loop::{Constants, Loop};
@@ -81,6 +82,13 @@ impl<'a> Prepared<'a> {
             allot_models::fingerprint(core.arena(), &weights)
         };
         let native = Native::new(core, native, prompts);
+        let native = match self.config.environment {
+            None => native,
+            Some(settings) => {
+                let (tokens, problems) = (Rc::clone(&self.tokens), Rc::clone(&self.problems.all));
+                native.with_environments(Box::new(Episodes::new(settings, tokens, self.stops.clone(), problems)))
+            }
+        };
         let native = if self.config.run.lag > 0 { native.with_learner()? } else { native };
         Ok((self.here(native)?, fingerprint))
     }

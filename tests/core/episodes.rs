@@ -42,6 +42,7 @@ fn played(
                 }
             }
             Event::Reply(..) => panic!("nobody sent this"),
+            Event::Tick => return None,
         };
         so_far[number].extend(&read);
         let turn = episodes[number].len();
@@ -96,7 +97,7 @@ struct Threads {
 
 impl Environments for Threads {
     fn limits(&self) -> EpisodeLimits {
-        EpisodeLimits { turns: 6, read: READ }
+        EpisodeLimits { turns: 6, read: READ, reply: None }
     }
 
     fn begin(&mut self, opening: Opening, replies: &Replies) {
@@ -234,4 +235,115 @@ fn nothing_is_learned_from_what_an_environment_said() {
         assert!(apart(&episode, &plain) <= 1e-5 * largest, "{name} {}: {:e} of {largest:e}", kind.name, apart(&episode, &plain));
         assert!(apart(&scored, &scored_plain) < 1e-5, "{name} {}", kind.name);
     }
+}
+
+/// An environment that does as its draws say: crashes, never replies, says far too much, replies to others' turns, to old
+/// ones, several times or after the end, and gives rewards that are no numbers.
+struct Liar {
+    draws: allot_allocation::seed::Stream,
+    old: Vec<Replies>,
+    hangs: u32,
+}
+
+impl Liar {
+    fn lie(&mut self, replies: &Replies, over: bool) {
+        let end = |reward: Option<f32>| {
+            Reply::Ends(Ended { reward, correct: false, parts: Vec::new(), trouble: None })
+        };
+        let some = vec![9; self.draws.below(5)];
+        let own = match self.draws.below(40) {
+            0 => Reply::Ends(Ended::failed("it crashed")),
+            1 => end(Some(f32::NAN)),
+            2 => end(None),
+            3 => Reply::Says(vec![9; 100_000]),
+            // As slow as its patience is long: few, or the test takes as long.
+            4 if self.hangs > 0 => {
+                self.hangs -= 1;
+                return;
+            }
+            5..14 => end(Some(1.0)),
+            _ if over && self.draws.below(4) > 0 => end(Some(0.5)),
+            _ => Reply::Says(some),
+        };
+        if self.draws.below(6) == 0 && !self.old.is_empty() {
+            let old = self.draws.below(self.old.len());
+            self.old[old].send(Reply::Says(vec![11; self.draws.below(9)]));
+            self.old[old].send(end(Some(7.0)));
+        }
+        for _ in 0..=self.draws.below(8) / 7 {
+            replies.send(own.clone());
+        }
+        // The reply that is awaited has come, so this one is old from now on.
+        if self.draws.below(20) == 0 {
+            self.old.push(replies.clone());
+        }
+    }
+}
+
+impl Environments for Liar {
+    fn limits(&self) -> EpisodeLimits {
+        EpisodeLimits { turns: 4, read: 9, reply: Some(Duration::from_millis(200)) }
+    }
+
+    fn begin(&mut self, _: Opening, replies: &Replies) {
+        self.lie(replies, false);
+    }
+
+    fn turn(&mut self, _: usize, _: &[u32], stop: Option<Stopped>, replies: &Replies) {
+        self.lie(replies, stop.is_some());
+    }
+
+    fn abandon(&mut self) {}
+}
+
+/// Granted is sampled is charged, and within every limit, whatever environments do.
+#[test]
+fn a_hundred_thousand_episodes_of_liars_cost_what_was_granted() {
+    let case = Case::read(&folders().swap_remove(0));
+    let limits = Limits {
+        rounds: u32::MAX,
+        step_rollouts: None,
+        run_rollouts: None,
+        run_tokens: Some(1_000_000),
+        longest: 7,
+    };
+    let core = Box::new(Cpu::new(&case.checkpoint, setup(2)).unwrap());
+    let stops = Stops::from((0..1000).step_by(2).collect::<Vec<u32>>());
+    let config = NativeConfig { stops, rows: 256, ..native(UpdateConfig::default()) };
+    let config = NativeConfig { sampling: Sampling { max_tokens: 7, ..config.sampling }, ..config };
+    let draws = allot_allocation::seed::Stream::new(5);
+    let liar = Box::new(Liar { draws, old: Vec::new(), hangs: 60 });
+    let mut engine = Native::new(core, config, prompts()).with_environments(liar);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (mut ledger, mut reasons, mut all) = (Ledger::new(limits), HashMap::new(), 0_u64);
+    while all < 100_000 {
+        let order: Vec<_> =
+            (0..4).map(|prompt| allot_allocation::Request::new(PromptId(prompt), 2500)).collect();
+        let grant = ledger.grant(&order, |_| (0, 0));
+        let granted = grant.rollouts();
+        if granted == 0 {
+            break;
+        }
+        let whole = &mut HashMap::new();
+        let told = &mut |place: usize, _: &Sample<Answer>| *whole.entry(place).or_insert(0) += 1;
+        let sampled = runtime.block_on(engine.sample(grant, Purpose::Training, told, &Interrupt::new()));
+        let sampled: Vec<_> = sampled.unwrap().into_iter().flatten().collect();
+        assert_eq!(sampled.len() as u64, granted);
+        assert!(whole.len() as u64 == granted && whole.values().all(|times| *times == 1), "each is told once");
+        for sample in &sampled {
+            let episode = sample.answer.episode.as_ref().unwrap();
+            let generated: u32 = episode.turns.iter().map(|turn| turn.tokens).sum();
+            assert_eq!((generated, sample.answer.log_probs.len() as u32), (sample.tokens, sample.tokens));
+            assert!(sample.tokens <= 7 && episode.turns.len() <= 4 && episode.read() <= 9, "{episode:?}");
+            assert!(episode.turns.iter().all(|turn| turn.tokens > 0), "{episode:?}");
+            // What old replies say is nowhere.
+            assert!(episode.end.reward != Some(7.0) && episode.turns.iter().all(|turn| !turn.read.contains(&11)));
+            *reasons.entry(episode.stopped.name()).or_insert(0) += 1;
+        }
+        ledger.charge(sampled.iter().map(|s| (s.prompt, s.position, s.tokens))).unwrap();
+        all += granted;
+    }
+    assert!(ledger.spent().run_tokens <= 1_000_000);
+    assert_eq!(reasons.len(), 5, "{reasons:?}");
+    println!("{all} episodes, {} tokens, {reasons:?}", ledger.spent().run_tokens);
 }

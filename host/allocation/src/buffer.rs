@@ -32,7 +32,14 @@ pub struct Outcome {
     /// Sampler settings, if they differ from the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplerSettings>,
+    /// Its turns, if it is an episode.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<TurnLength>,
 }
+
+/// Tokens of an episode's turn: those read from the environment before it, and those generated in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnLength(pub u32, pub u32);
 
 impl Outcome {
     /// Returns an outcome of one token without signals.
@@ -46,6 +53,7 @@ impl Outcome {
             truncated: false,
             signals: Vec::new(),
             sampling: None,
+            turns: Vec::new(),
         }
     }
 }

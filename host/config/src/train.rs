@@ -6,7 +6,7 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
 use allot_base::{Error, Result, looks_like_a_path};
 use allot_settings::{
-    Date, DeviceName, LoraConfig, OptimizerConfig, Precision, RemoteConfig, RewardConfig, RolloutsConfig,
+    AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision, RemoteConfig, RewardConfig, RolloutsConfig,
     Sampling, UpdateConfig, hub,
 };
 use allot_tasks::dataset::{DatasetConfig, Files};
@@ -50,6 +50,9 @@ pub struct TrainConfig {
     /// The optimizer.
     #[serde(default)]
     pub optimizer: OptimizerConfig,
+    /// The environment of rollouts of several turns, and their limits. Without it, a rollout is one answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<EnvironmentSettings>,
     /// The graders.
     pub reward: RewardConfig,
     /// When and how held-out accuracy is measured.
@@ -281,6 +284,9 @@ const MOST_RANK: u64 = 1 << 14;
 /// Maximum number of epochs over a batch.
 const MOST_EPOCHS: u64 = 10_000;
 
+/// Maximum number of turns of an episode.
+const MOST_TURNS: u64 = 10_000;
+
 /// Maximum `top_k` with kept sampling masks. Each answer token takes four bytes per kept token.
 const MOST_KEPT: usize = 4096;
 
@@ -367,6 +373,8 @@ impl TrainConfig {
             ("model.threads", config.model.threads.map_or(1, |t| t as u64), MOST_THREADS),
             ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64), MOST_RANK),
             ("sampling.max_tokens", u64::from(config.sampling.max_tokens), any),
+            ("environment.max_turns", config.environment.map_or(1, |e| u64::from(e.max_turns)), MOST_TURNS),
+            ("environment.max_read_tokens", config.environment.map_or(1, |e| e.max_read_tokens.max(1).into()), any),
             ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),
             ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
             ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
@@ -430,6 +438,7 @@ impl TrainConfig {
         self.rollout_server.as_ref().map_or(Ok(()), |rollouts| self.check_rollouts(name, rollouts))?;
         self.engine.server().map_or(Ok(()), |server| self.check_server(name, server))?;
         self.check_mask(name)?;
+        self.check_episodes(name)?;
         if let Some(lora) = self.model.lora
             && !(lora.alpha.is_finite() && lora.alpha > 0.0)
         {
@@ -470,6 +479,38 @@ impl TrainConfig {
             let what =
                 format!("`sampling.top_k` is {top_k}, so each token would keep as many as `top_p` leaves");
             return refused(&what, &format!("set `sampling.top_k` from 1 to {MOST_KEPT}"));
+        }
+        Ok(())
+    }
+
+    /// Refuses an environment where rollouts can't be episodes, and a grader or tasks without the environment that
+    /// they need.
+    fn check_episodes(&self, name: &str) -> Result<()> {
+        let refused = |what: String, hint: &str| Err(Error::new(format!("`{name}` {what}")).hint(hint));
+        let graded = self.reward.each().iter().any(|one| one.grader == Some(AnyGrader::Episode));
+        let played = self.tasks.iter().find(|task| task.kind.is_played());
+        let Some(environment) = self.environment else {
+            if graded {
+                let hint = "add a section [environment], as in `use = \"guess\"`";
+                return refused("has grader `episode` but no section [environment]".to_owned(), hint);
+            }
+            return played.map_or(Ok(()), |task| {
+                let hint = format!("add a section [environment] with `use = \"{}\"`", task.kind);
+                refused(format!("has tasks of kind `{}`, which are played in an environment", task.kind), &hint)
+            });
+        };
+        if !graded {
+            let what = "has a section [environment], but no grader that takes its rewards".to_owned();
+            return refused(what, "set `grader = \"episode\"` under [reward], or leave out [environment]");
+        }
+        if self.rollout_server.is_some() || !self.engine.is_native() {
+            let what = "has a section [environment], but a server samples the rollouts".to_owned();
+            return refused(what, "leave out `[rollout_server]` and `[engine]`: episodes are sampled on this machine");
+        }
+        let own = environment.embedded.name();
+        if let Some(other) = self.tasks.iter().find(|task| !task.kind.is_played()) {
+            let what = format!("has tasks of kind `{}` in the environment `{own}`", other.kind);
+            return refused(what, "use tasks of the environment's kind, or leave out [environment]");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The [`Engine`] trait: sampling and updating.
 
 pub use allot_allocation::Cost;
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, TurnLength};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -46,6 +46,11 @@ pub trait Engine {
         whole: Whole<'_, Self::Answer>,
         interrupt: &Interrupt,
     ) -> impl Future<Output = Result<Sampled<Self::Answer>, EngineError>>;
+
+    /// Returns the turns of a rollout that is an episode.
+    fn turns(_answer: &Self::Answer) -> Vec<TurnLength> {
+        Vec::new()
+    }
 
     /// Returns the compute of sampling these rollouts, granted in these lines. Discarded work is
     /// not counted. A prompt is read once for all the answers that a line grants.

@@ -5,6 +5,7 @@
 //! or to none, or a text that is too long ends the episode for a reason that is recorded.
 
 use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
 
 use allot_allocation::{PromptId, seed};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ pub struct EpisodeLimits {
     pub turns: u32,
     /// Tokens read from the environment.
     pub read: u32,
+    /// Time until an environment must have replied. None for an environment that always replies.
+    pub reply: Option<Duration>,
 }
 
 /// An episode that begins.
@@ -169,8 +172,8 @@ pub(crate) struct Dialogue {
     answered: Answered,
     entropy: f64,
     read: u32,
-    /// Index of the reply that is awaited, if one is.
-    awaited: Option<u32>,
+    /// Index of the reply that is awaited, if one is, and since when.
+    awaited: Option<(u32, Instant)>,
     /// Number of replies so far.
     replied: u32,
     stopped: Option<Stopped>,
@@ -180,7 +183,7 @@ impl Dialogue {
     /// Returns an episode that waits for its environment's first reply.
     pub(crate) fn new(opening: Opening, seed: u64, sampling: Sampling, limits: EpisodeLimits) -> Self {
         let (turns, answered) = (Vec::new(), Answered::default());
-        let (awaited, stopped) = (Some(0), None);
+        let (awaited, stopped) = (Some((0, Instant::now())), None);
         Self { opening, seed, sampling, limits, turns, answered, entropy: 0.0, read: 0, awaited, replied: 0, stopped }
     }
 
@@ -200,7 +203,7 @@ impl Dialogue {
 
     fn await_reply(&mut self, tokens: &[u32], environments: &mut dyn Environments, tell: &Sender<Event>) {
         let (number, index) = (self.opening.number, self.replied);
-        self.awaited = Some(index);
+        self.awaited = Some((index, Instant::now()));
         environments.turn(number, tokens, self.stopped, &Replies { tell: tell.clone(), number, index });
     }
 
@@ -212,7 +215,7 @@ impl Dialogue {
         environments: &mut dyn Environments,
         tell: &Sender<Event>,
     ) -> Option<Followed> {
-        self.awaited.take_if(|awaited| *awaited == index)?;
+        self.awaited.take_if(|(awaited, _)| *awaited == index)?;
         self.replied += 1;
         let number = self.opening.number;
         let read = match reply {
@@ -240,9 +243,18 @@ impl Dialogue {
         Some(Followed::Next(Next::Turn(number, NextTurn { read, seed, sampling })))
     }
 
+    /// Replies for an environment that did not in time: its episode has failed.
+    pub(crate) fn overdue(&self, tell: &Sender<Event>) {
+        let Some(((index, since), most)) = self.awaited.zip(self.limits.reply) else { return };
+        if since.elapsed() > most {
+            let why = format!("the environment did not reply within {} s", most.as_secs_f64());
+            Replies { tell: tell.clone(), number: self.opening.number, index }.send(Reply::Ends(Ended::failed(why)));
+        }
+    }
+
     /// Returns the limit that forbids another turn after `generated` tokens, with `more` tokens to read first.
     fn limit(&self, more: usize, generated: u32) -> Option<Stopped> {
-        let EpisodeLimits { turns, read } = self.limits;
+        let EpisodeLimits { turns, read, .. } = self.limits;
         [
             (self.turns.len() as u32 >= turns, Stopped::MaxTurns),
             (generated >= self.sampling.max_tokens, Stopped::MaxTokens),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, seed};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, TurnLength, seed};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Request};
@@ -247,8 +247,13 @@ impl Native {
         let mut samples: Vec<Option<Sample<Answer>>> = vec![None; places.len()];
         let tell = channel.0.clone();
         let take = &mut |event| {
-            let (Event::Turn(number, _) | Event::Reply(number, ..)) = &event;
-            let number = *number;
+            let number = match &event {
+                Event::Turn(number, _) | Event::Reply(number, ..) => *number,
+                Event::Tick => {
+                    dialogues.iter().flatten().for_each(|dialogue| dialogue.overdue(&tell));
+                    return None;
+                }
+            };
             // A reply may come after the end.
             let dialogue = dialogues.get_mut(number)?;
             let followed = match event {
@@ -256,7 +261,10 @@ impl Native {
                     dialogue.as_mut()?.turn(turn, environments, &tell);
                     return None;
                 }
-                Event::Reply(_, turn, reply) => dialogue.as_mut()?.reply((turn, reply), environments, &tell)?,
+                Event::Reply(_, index, reply) => {
+                    dialogue.as_mut()?.reply((index, reply), environments, &tell)?
+                }
+                Event::Tick => return None,
             };
             match followed {
                 Followed::Next(next) => Some(next),
@@ -350,6 +358,11 @@ impl Engine for Native {
         };
         self.core.sample(&requests, &self.config.stops, self.config.rows, take, interrupt)?;
         Ok(samples)
+    }
+
+    fn turns(answer: &Answer) -> Vec<TurnLength> {
+        let turns = answer.episode.iter().flat_map(|episode| &episode.turns);
+        turns.map(|turn| TurnLength(turn.read.len() as u32, turn.tokens)).collect()
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {

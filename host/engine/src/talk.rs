@@ -27,6 +27,8 @@ pub enum Event {
     Turn(usize, Answered),
     /// The environment has replied; the index counts its replies.
     Reply(usize, u32, Reply),
+    /// Some time has passed.
+    Tick,
 }
 
 /// What follows in an episode, given by its number.
@@ -84,7 +86,8 @@ impl<'a> Talk<'a> {
             }
             match self.told.recv_timeout(LOOK) {
                 Ok(event) => break event,
-                Err(RecvTimeoutError::Timeout) => {}
+                // What follows from it is an event of its own.
+                Err(RecvTimeoutError::Timeout) => drop((self.take)(Event::Tick)),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         };

@@ -242,7 +242,7 @@ fn words(config: &ComponentConfig) -> Vec<String> {
 }
 
 fn asked(question: &Question) -> Asked<'_> {
-    let Question { gold, answer, prompt, source } = question;
+    let Question { gold, answer, prompt, source, .. } = question;
     Asked { prompt, source, gold, answer }
 }
 

@@ -72,7 +72,7 @@ impl Episodes {
 
 impl Environments for Episodes {
     fn limits(&self) -> EpisodeLimits {
-        EpisodeLimits { turns: self.settings.max_turns, read: self.settings.max_read_tokens }
+        EpisodeLimits { turns: self.settings.max_turns, read: self.settings.max_read_tokens, reply: None }
     }
 
     fn begin(&mut self, opening: Opening, replies: &Replies) {

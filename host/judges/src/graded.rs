@@ -117,6 +117,10 @@ fn said(episode: &Episode) -> Opinion {
     if reward.is_none() && parts.is_empty() {
         return Err(trouble.clone().unwrap_or_else(|| "the environment gave no reward".to_owned()));
     }
+    let all = reward.iter().chain(parts.iter().map(|(_, x)| x));
+    if let Some(odd) = all.copied().find(|x| !x.is_finite()) {
+        return Err(format!("the environment gave a reward of {odd}"));
+    }
     let reward = reward.filter(|_| parts.is_empty());
     Ok(Judgement { correct: Some(*correct), reward, parts: parts.clone(), share: None })
 }

@@ -3,6 +3,7 @@
 
 mod gguf;
 mod stops;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::path::Path;

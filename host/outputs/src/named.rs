@@ -63,6 +63,11 @@ pub const ALL: &[Named] = &[
     ),
     named(&["completions/clipped_ratio"], "Share that reached the length limit", Trl::Same),
     named(
+        &["num_turns/mean", "read_tokens/mean"],
+        "Means over the step's rollouts, if they are episodes: turns, and tokens read from the environment",
+        Trl::None,
+    ),
+    named(
         &["num_tokens"],
         "Tokens so far in the run: of answers and of prompts, a prompt counted for each of its rollouts",
         Trl::Same,

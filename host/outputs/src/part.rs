@@ -39,6 +39,9 @@ fn columns() -> Columns<Settled> {
         ("advantage", Column::MaybeFloat(|l| l.row.learned.map(|learned| learned.advantage))),
         ("updates", Column::Count(|l| l.row.learned.map_or(0, |learned| learned.updates.into()))),
         ("fate", Column::Text(|l| l.fate.into())),
+        ("turns", Column::MaybeCount(|l| l.row.played.as_ref().map(|played| played.turns.into()))),
+        ("read_tokens", Column::MaybeCount(|l| l.row.played.as_ref().map(|played| played.read.into()))),
+        ("stopped", Column::MaybeText(|l| l.row.played.as_ref().map(|played| played.stopped.as_str().into()))),
         ("text", Column::MaybeText(|l| l.row.text.as_deref().map(Into::into))),
     ]
 }

@@ -18,7 +18,7 @@ use allot_record::Mark;
 
 use super::part::{self, Part};
 use super::row::Settled;
-pub use super::row::{Learned, Purpose, RolloutRow};
+pub use super::row::{Learned, Played, Purpose, RolloutRow};
 
 /// Why a rollout left the buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]

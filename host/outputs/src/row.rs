@@ -40,11 +40,25 @@ pub struct RolloutRow {
     pub rewards: Vec<(String, f32)>,
     /// Whether the answer was right.
     pub correct: bool,
-    /// The answer, if it is kept.
+    /// Its turns, if it is an episode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub played: Option<Played>,
+    /// The answer, if it is kept. Of an episode, what was said in all turns.
     pub text: Option<String>,
     /// The updates made on it so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<Learned>,
+}
+
+/// The turns of an episode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Played {
+    /// Number of turns of the model.
+    pub turns: u32,
+    /// Tokens read from the environment.
+    pub read: u32,
+    /// Why it stopped.
+    pub stopped: String,
 }
 
 /// Updates made on a rollout.

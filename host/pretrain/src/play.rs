@@ -89,6 +89,7 @@ pub fn measure(
     let mut failed = None;
     let take = &mut |event| {
         let (number, read) = match event {
+            Event::Tick => return None,
             Event::Reply(number, ..) => (number, Vec::new()),
             Event::Turn(number, Answered { tokens, .. }) => match games[number].0.turn(&alphabet.decode(&tokens)) {
                 Step::Says(text) => match alphabet.encode(&text) {

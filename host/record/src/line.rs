@@ -6,7 +6,7 @@
 use allot_allocation::advantage::Scale;
 use allot_allocation::{
     Action, Budget, Ceilings, Column, Compute, Group, Limits, Order, Outcome, Plan, Portions, Prompt,
-    PromptId, Run, Spent, Terms, Value, View, total,
+    PromptId, Run, Spent, Terms, TurnLength, Value, View, total,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -181,6 +181,9 @@ pub struct Sampled {
     /// One list per signal, then one per reward component that the policy is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Vec<f32>>,
+    /// Each rollout's turns, if they are episodes: tokens read before a turn, and generated in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<Vec<TurnLength>>,
     /// Number of further rollouts that could not be scored.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unscorable: u32,
@@ -312,6 +315,7 @@ impl Sampled {
                     tokens: Vec::new(),
                     truncated: String::new(),
                     signals: vec![Vec::new(); signals],
+                    turns: Vec::new(),
                     unscorable: 0,
                 });
             }
@@ -325,6 +329,10 @@ impl Sampled {
             last.tokens.push(outcome.tokens);
             last.truncated.push(if outcome.truncated { '1' } else { '0' });
             last.signals.iter_mut().zip(&outcome.signals).for_each(|(list, s)| list.push(*s));
+            if !outcome.turns.is_empty() || !last.turns.is_empty() {
+                last.turns.resize(last.rewards.len() - 1, Vec::new());
+                last.turns.push(outcome.turns.clone());
+            }
         }
         all
     }
@@ -343,6 +351,14 @@ impl Sampled {
         {
             return None;
         }
+        // Turns add up to a rollout's length.
+        let generated = |turns: &Vec<TurnLength>| turns.iter().map(|turn| u64::from(turn.1)).sum::<u64>();
+        let adds_up = |(turns, tokens): (&Vec<TurnLength>, &u32)| {
+            turns.is_empty() || generated(turns) == u64::from(*tokens)
+        };
+        if !self.turns.is_empty() && self.turns.len() != n || !self.turns.iter().zip(&self.tokens).all(adds_up) {
+            return None;
+        }
         let one = |i: usize| Outcome {
             prompt: self.prompt,
             position: i as u32,
@@ -352,6 +368,7 @@ impl Sampled {
             truncated: self.truncated.as_bytes()[i] == b'1',
             signals: self.signals.iter().map(|list| list[i]).collect(),
             sampling: None,
+            turns: self.turns.get(i).cloned().unwrap_or_default(),
         };
         Some((0..n).map(one).collect())
     }

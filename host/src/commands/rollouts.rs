@@ -110,7 +110,13 @@ fn headline(row: &Row) -> String {
     let limit = if row.get("truncated") == Some(&Field::Bool(true)) { ", cut off at the limit" } else { "" };
     let (step, rollout, tokens) = (number(row, "step"), number(row, "rollout"), number(row, "tokens"));
     let fate = shown::name(&text(row, "fate"));
-    format!("step {step}{round}, rollout {rollout}: {reward}, {fate}{advantage}, {tokens} tokens{limit}")
+    let played = of("turns").map(|turns| {
+        let (read, stopped) = (number(row, "read_tokens"), shown::name(&text(row, "stopped")));
+        let turns = if turns == "1" { "1 turn".to_owned() } else { format!("{turns} turns") };
+        format!(" in {turns}, {read} read, {stopped}")
+    });
+    let played = played.unwrap_or_default();
+    format!("step {step}{round}, rollout {rollout}: {reward}, {fate}{advantage}, {tokens} tokens{limit}{played}")
 }
 
 /// Prints an indented block of text.

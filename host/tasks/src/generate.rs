@@ -106,6 +106,13 @@ impl fmt::Display for TaskKind {
     }
 }
 
+impl TaskKind {
+    /// Returns whether its problems are episodes in an environment, and not one answer each.
+    pub fn is_played(self) -> bool {
+        self == Self::Guess
+    }
+}
+
 /// Style of a task's questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -98,7 +98,7 @@ impl Form {
     }
 
     fn text(&self, question: &Question, mark: &str) -> Result<String, String> {
-        let Question { gold: golds, answer, prompt: question, source } = question;
+        let Question { gold: golds, answer, prompt: question, source, .. } = question;
         let gold = golds.first().map(String::as_str).unwrap_or_default();
         let row = row(gold);
         self.compiled.prompt(Variables { question, answer, gold, golds, source, mark, row: row.as_ref() })
@@ -171,7 +171,7 @@ impl Form {
 
 /// Returns a mark that an answer can't contain: the answer would have to contain its own hash.
 fn mark(question: &Question) -> String {
-    let Question { gold, answer, prompt, source } = question;
+    let Question { gold, answer, prompt, source, .. } = question;
     let mut hash = sha256(json!([prompt, gold, source, answer]).to_string());
     hash.truncate(MARK_LENGTH);
     hash
@@ -188,7 +188,7 @@ fn row(gold: &str) -> Option<Map<String, Value>> {
 
 /// Returns the arguments of verl's `compute_score`. Several gold answers become a list.
 fn verl(question: &Question) -> Value {
-    let Question { gold, answer, prompt, source } = question;
+    let Question { gold, answer, prompt, source, .. } = question;
     let (row, gold) = match &gold[..] {
         [one] => (row(one), Value::from(one.as_str())),
         all => (None, json!(all)),

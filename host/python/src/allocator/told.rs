@@ -52,6 +52,7 @@ impl Told {
             .iter()
             .zip(told)
             .map(|((prompt, position), one)| Outcome {
+                turns: Vec::new(),
                 prompt: *prompt,
                 position: *position,
                 // Rewards and signals that are not finite never reach a policy or the record.

@@ -33,6 +33,10 @@ fn used(arm: usize, group: &Runs) -> Use {
     };
     let costs = [
         ("prompt tokens", each(&|s| Some(s.costs.compute.prompt_tokens as f64))),
+        ("tokens read from environments", {
+            let read = each(&|s| Some(s.costs.compute.read_tokens as f64));
+            read.filter(|read| *read > 0.0)
+        }),
         ("generated tokens", each(&|s| Some(s.costs.spent.run_tokens as f64))),
         ("trained tokens", each(&|s| Some(s.costs.compute.trained_tokens as f64))),
         ("model updates", {

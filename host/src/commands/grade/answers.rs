@@ -33,7 +33,7 @@ impl Row {
     /// Returns the question for a grader.
     pub fn question(&self) -> Question {
         let Answered { answer, gold, question, source, .. } = self.answered.clone();
-        Question { gold, answer, prompt: question, source }
+        Question { gold, answer, prompt: question, source, episode: None }
     }
 }
 
