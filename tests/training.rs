@@ -7,6 +7,8 @@
 
 #[path = "training/date.rs"]
 mod date;
+#[path = "training/episodes.rs"]
+mod episodes;
 #[path = "training/input.rs"]
 mod input;
 mod scratch;
