@@ -183,7 +183,9 @@ fn candle_transformers_computes_the_same() {
         };
         let mut core = Cpu::new(&checkpoint, setup).unwrap();
         let plain = PassOptions { temperature: 1.0, recompute: false };
-        let scored = core.score(&[Sequence { tokens: &ids, prompt: 1, observed: &[], mask: None }], plain, false).unwrap();
+        let scored = core
+            .score(&[Sequence { tokens: &ids, prompt: 1, observed: &[], mask: None }], plain, false)
+            .unwrap();
         let log_probs = numbers(&token_log_probs(&theirs, &tokens).unwrap());
         let pairs = scored[0].iter().zip(&log_probs);
         let worst = pairs.map(|(ours, theirs)| (ours.log_prob - theirs).abs()).fold(0.0, f32::max);

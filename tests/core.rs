@@ -454,8 +454,10 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
     for folder in folders() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
-        let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+            .collect();
         let gradient = |kind: &Kind, options: PassOptions| {
             let mut core = (kind.make)(&case.checkpoint, setup(3));
             for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
@@ -513,8 +515,10 @@ fn the_gradient_of_entropies_is_their_slope() {
     for folder in folders() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
-        let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+            .collect();
         let options = PassOptions { temperature: 0.7, ..PLAIN };
         let mut core = Cpu::new(&case.checkpoint, setup(1)).unwrap();
         let bonuses = |i: usize, statistics: &[TokenStatistics]| TokenGradients {
@@ -560,8 +564,10 @@ fn windows_of_any_width_are_the_plain_twin_s() {
         ([&long[..], &answers[1]].concat(), long.len()),
         ([&short[..], &answers[2]].concat(), short.len()),
     ];
-    let sequences: Vec<Sequence<'_>> =
-        whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+    let sequences: Vec<Sequence<'_>> = whole
+        .iter()
+        .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+        .collect();
     let weigh = |i: usize, statistics: &[TokenStatistics]| -> Vec<f32> {
         (0..statistics.len()).map(|t| coefficient(i, t) / 10.0).collect()
     };
@@ -612,7 +618,8 @@ fn windows_of_any_width_are_the_plain_twin_s() {
             let answers = core.answers(&requests, &Stops::default(), 4).unwrap();
             for (request, answer) in requests.iter().zip(&answers) {
                 let tokens = [request.prompt, &answer.tokens].concat();
-                let sequence = Sequence { tokens: &tokens, prompt: request.prompt.len(), observed: &[], mask: None };
+                let sequence =
+                    Sequence { tokens: &tokens, prompt: request.prompt.len(), observed: &[], mask: None };
                 let scored = core.score(&[sequence], PLAIN, false).unwrap().swap_remove(0);
                 assert!(
                     scored.iter().map(|t| t.log_prob).eq(answer.log_probs.iter().copied()),
@@ -737,8 +744,10 @@ fn a_kept_mask_is_what_tokens_were_drawn_from() {
         mask.push(kept);
         let norm = |mask: Option<&SamplingMask>| -> f64 {
             let mut core = Cpu::new(&case.checkpoint, setup(1)).unwrap();
-            let masked: Vec<Sequence<'_>> =
-                one.iter().map(|tokens| Sequence { tokens, prompt: prompt.len(), observed: &[], mask }).collect();
+            let masked: Vec<Sequence<'_>> = one
+                .iter()
+                .map(|tokens| Sequence { tokens, prompt: prompt.len(), observed: &[], mask })
+                .collect();
             let among: Vec<Sequence<'_>> = masked.iter().map(|s| Sequence { ..*s }).collect();
             let likely = core.score(&among, options, false).unwrap();
             let total: f32 = likely.iter().map(|s| s[0].log_prob.exp()).sum();
@@ -826,8 +835,10 @@ fn tensors_refuse_what_they_do_not_do() {
     let case = Case::read(&folders()[0]);
     let mut core = (cores()[1].make)(&case.checkpoint, setup(1));
     let tokens = [1, 2, 1_000_000];
-    let refused =
-        core.score(&[Sequence { tokens: &tokens, prompt: 1, observed: &[], mask: None }], PLAIN, false).err().unwrap();
+    let refused = core
+        .score(&[Sequence { tokens: &tokens, prompt: 1, observed: &[], mask: None }], PLAIN, false)
+        .err()
+        .unwrap();
     assert!(refused.to_string().starts_with("token 1000000 is past the vocabulary"), "{refused}");
 }
 
@@ -903,8 +914,10 @@ fn adapters_are_the_same_on_both_cores() {
     for folder in folders() {
         let case = Case::read(&folder);
         let whole = ragged(&prompts());
-        let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+            .collect();
         let step = |core: &mut Box<dyn Core>, options: PassOptions| -> (Vec<f32>, f64) {
             for (from, part) in [(0, &sequences[..4]), (4, &sequences[4..])] {
                 let loss = |i: usize, statistics: &[TokenStatistics]| {
@@ -1228,8 +1241,10 @@ fn an_update_is_the_same_on_both_cores() {
             .enumerate()
             .map(|(i, sample)| Example { sample, advantage: coefficient(i, 1) })
             .collect();
-        let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+            .collect();
         let run = |kind: &Kind| -> (Vec<(&str, f64)>, Vec<f64>) {
             let config = NativeConfig {
                 seed: 1,

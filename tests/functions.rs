@@ -65,6 +65,7 @@ fn said(file: &Path, names: &[&str], messages: bool, asked: &[(&str, &[&str], &s
         answer: (*answer).to_owned(),
         prompt: "2+3=".to_owned(),
         source: (*source).to_owned(),
+        ..Question::default()
     };
     let settings = JudgeConfig { seconds: 20.0, ..JudgeConfig::default() };
     let mut pool = Processes::new(GraderCommand::functions(&functions, &settings, question(&asked[0])));

@@ -31,6 +31,7 @@ fn question(answer: &str) -> Question {
         answer: answer.to_owned(),
         prompt: "2+3=".to_owned(),
         source: "sums".to_owned(),
+        ..Question::default()
     }
 }
 

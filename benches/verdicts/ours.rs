@@ -174,11 +174,7 @@ fn graded(config: &RewardConfig, folder: &Path, batch: &Batch) -> (Graded, Vec<S
         prompt: PromptId(prompt as u32),
         position: 0,
         version: 0,
-        answer: Answer {
-            log_probs: vec![0.0; tokens.len()],
-            tokens: tokens.clone(),
-            ..Answer::default()
-        },
+        answer: Answer { log_probs: vec![0.0; tokens.len()], tokens: tokens.clone(), ..Answer::default() },
         tokens: tokens.len() as u32,
         truncated: false,
         log_prob: 0.0,

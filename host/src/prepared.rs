@@ -11,6 +11,7 @@ use allot_engine::cpu::{Memory, Sampled, Setup};
 use allot_engine::model::{By, Shape};
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
+use allot_judges::episodes::Episodes;
 use allot_judges::graders;
 use allot_judges::identity::GraderPreflight;
 use allot_models::tokens::Tokens;
@@ -88,6 +89,7 @@ impl<'a> Prepared<'a> {
         let problems = Problems::of(found?, &config, &tokens, longest)?;
         // A run that is resumed or repeated uses the same date.
         config.model.date = config.model.date.or(tokens.date());
+        config.environment.map_or(Ok(()), |e| Episodes::check(e, &tokens, &problems.all))?;
         let judges = graders::check(&config.reward, &problems.all)?;
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
         let run = policy.shown(config.run.run(problems.train as u32, settings), terms);

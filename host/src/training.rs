@@ -86,7 +86,12 @@ impl<'a> Prepared<'a> {
             None => native,
             Some(settings) => {
                 let (tokens, problems) = (Rc::clone(&self.tokens), Rc::clone(&self.problems.all));
-                native.with_environments(Box::new(Episodes::new(settings, tokens, self.stops.clone(), problems)))
+                native.with_environments(Box::new(Episodes::new(
+                    settings,
+                    tokens,
+                    self.stops.clone(),
+                    problems,
+                )))
             }
         };
         let native = if self.config.run.lag > 0 { native.with_learner()? } else { native };

@@ -20,8 +20,10 @@ fn it_computes_what_a_twin_does_that_rounds_at_the_same_places() {
     for folder in folders() {
         let (name, case) = (name(&folder), Case::read(&folder));
         let whole = ragged(&prompts());
-        let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+            .collect();
         let by_twin = |decoder: &Decoder<'_>| -> (Vec<f32>, HashMap<String, Vec<f32>>) {
             let (mut said, mut loss) = (Vec::new(), Tensor::zeros((), DType::F32, &Device::Cpu).unwrap());
             for (i, sequence) in sequences.iter().enumerate() {
@@ -79,8 +81,10 @@ fn without_the_instruction_it_samples_scores_and_learns_the_same() {
         let prompts = prompts();
         let all = requests(&prompts, 4);
         let whole = ragged(&prompts);
-        let sequences: Vec<Sequence<'_>> =
-            whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+        let sequences: Vec<Sequence<'_>> = whole
+            .iter()
+            .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+            .collect();
         let made = |mut core: Cpu| {
             let answers = core.answers(&all, &[5].into(), 16).unwrap();
             let scored = core.score(&sequences, PLAIN, false).unwrap();

@@ -47,7 +47,11 @@ fn played(
         so_far[number].extend(&read);
         let turn = episodes[number].len();
         episodes[number].push((read.clone(), Answered::default()));
-        let sampling = Sampling { temperature: 1.0 + 0.2 * (number % 2) as f32, max_tokens: MOST, ..Sampling::default() };
+        let sampling = Sampling {
+            temperature: 1.0 + 0.2 * (number % 2) as f32,
+            max_tokens: MOST,
+            ..Sampling::default()
+        };
         let seed = number as u64 * 100 + turn as u64;
         Some(Next::Turn(number, NextTurn { read, seed, sampling }))
     };
@@ -108,7 +112,8 @@ impl Environments for Threads {
     fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies) {
         let so_far = self.so_far.get_mut(&number).unwrap();
         so_far.extend(tokens);
-        let end = Ended { reward: Some(so_far.len() as f32), correct: true, parts: Vec::new(), trouble: None };
+        let end =
+            Ended { reward: Some(so_far.len() as f32), correct: true, parts: Vec::new(), trouble: None };
         let reply = match said(number, so_far).filter(|_| stop.is_none()) {
             None => Reply::Ends(end),
             Some(read) => Reply::Says(read),
@@ -210,7 +215,11 @@ fn an_environment_that_lies_costs_its_own_rollouts() {
 /// The gradient of an episode is that of a plain answer whose other tokens count nothing.
 #[test]
 fn nothing_is_learned_from_what_an_environment_said() {
-    for (kind, folder) in cores().into_iter().filter(|kind| kind.exact).flat_map(|kind| folders().into_iter().map(move |f| (kind, f))) {
+    for (kind, folder) in cores()
+        .into_iter()
+        .filter(|kind| kind.exact)
+        .flat_map(|kind| folders().into_iter().map(move |f| (kind, f)))
+    {
         let case = Case::read(&folder);
         let tokens: Vec<u32> = (0..30).map(|i| 8 + (i * 7) % 40).collect();
         let observed = [9..12, 20..21];
@@ -232,7 +241,12 @@ fn nothing_is_learned_from_what_an_environment_said() {
         let apart = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         let largest = plain.iter().copied().fold(0.0, |most: f32, g| most.max(g.abs()));
         let name = name(&folder);
-        assert!(apart(&episode, &plain) <= 1e-5 * largest, "{name} {}: {:e} of {largest:e}", kind.name, apart(&episode, &plain));
+        assert!(
+            apart(&episode, &plain) <= 1e-5 * largest,
+            "{name} {}: {:e} of {largest:e}",
+            kind.name,
+            apart(&episode, &plain)
+        );
         assert!(apart(&scored, &scored_plain) < 1e-5, "{name} {}", kind.name);
     }
 }
@@ -329,7 +343,10 @@ fn a_hundred_thousand_episodes_of_liars_cost_what_was_granted() {
         let sampled = runtime.block_on(engine.sample(grant, Purpose::Training, told, &Interrupt::new()));
         let sampled: Vec<_> = sampled.unwrap().into_iter().flatten().collect();
         assert_eq!(sampled.len() as u64, granted);
-        assert!(whole.len() as u64 == granted && whole.values().all(|times| *times == 1), "each is told once");
+        assert!(
+            whole.len() as u64 == granted && whole.values().all(|times| *times == 1),
+            "each is told once"
+        );
         for sample in &sampled {
             let episode = sample.answer.episode.as_ref().unwrap();
             let generated: u32 = episode.turns.iter().map(|turn| turn.tokens).sum();
@@ -337,7 +354,9 @@ fn a_hundred_thousand_episodes_of_liars_cost_what_was_granted() {
             assert!(sample.tokens <= 7 && episode.turns.len() <= 4 && episode.read() <= 9, "{episode:?}");
             assert!(episode.turns.iter().all(|turn| turn.tokens > 0), "{episode:?}");
             // What old replies say is nowhere.
-            assert!(episode.end.reward != Some(7.0) && episode.turns.iter().all(|turn| !turn.read.contains(&11)));
+            assert!(
+                episode.end.reward != Some(7.0) && episode.turns.iter().all(|turn| !turn.read.contains(&11))
+            );
             *reasons.entry(episode.stopped.name()).or_insert(0) += 1;
         }
         ledger.charge(sampled.iter().map(|s| (s.prompt, s.position, s.tokens))).unwrap();

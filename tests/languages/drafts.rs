@@ -206,7 +206,8 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
     assert!(hoards.contains("MemoryError"), "{hoards}");
     let endless = one("how=loop", &["-o", "policy.limits.seconds=0.5"]);
     // The loop has two lines.
-    let within = |line| format!("ran out of time: more than 0.5 s in one call; it was in decide (policy.py:{line})\n");
+    let within =
+        |line| format!("ran out of time: more than 0.5 s in one call; it was in decide (policy.py:{line})\n");
     assert!(endless.contains(&within(54)) || endless.contains(&within(55)), "{endless}");
     // A call into C is ended, too.
     std::fs::remove_dir_all(scratch.path().join("how=loop")).unwrap();

@@ -29,7 +29,10 @@ fn opinions(scratch: &Scratch, answers: &[&str]) -> Vec<Opinion> {
     for (place, answer) in answers.iter().enumerate() {
         let gold = ["4", "four", "=", "+"].map(str::to_owned).to_vec();
         let (prompt, source) = ("2+2".to_owned(), "sums".to_owned());
-        components.begin(place, Question { gold, answer: (*answer).to_owned(), prompt, source });
+        components.begin(
+            place,
+            Question { gold, answer: (*answer).to_owned(), prompt, source, ..Question::default() },
+        );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let told: BTreeMap<usize, Opinion> = runtime.block_on(components.finish()).unwrap().into_iter().collect();

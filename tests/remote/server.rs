@@ -408,8 +408,10 @@ impl World {
         // As SkyRL and vLLM do: the first one's seed, and on from there.
         let seeds: Vec<u64> =
             (seed..seed + n).map(|s| if n == 1 { self.seeds.get(&s).copied().unwrap() } else { s }).collect();
-        let requests: Vec<Request<'_>> =
-            seeds.iter().map(|seed| Request { prompt: &prompt, history: &[], seed: *seed, sampling }).collect();
+        let requests: Vec<Request<'_>> = seeds
+            .iter()
+            .map(|seed| Request { prompt: &prompt, history: &[], seed: *seed, sampling })
+            .collect();
         let answers = core.answers(&requests, &stops, 8).unwrap();
         let one = |a: &allot_engine::core::Answered| {
             let stop = if a.truncated { "length" } else { "stop" };
@@ -525,8 +527,10 @@ impl World {
 
 /// One step of the optimizer on what was gathered, by the server's own mean.
 fn step(core: &mut dyn Core, gathered: &[Datum], mean: Mean, adam: &Value) -> f64 {
-    let sequences: Vec<Sequence<'_>> =
-        gathered.iter().map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, observed: &[], mask: None }).collect();
+    let sequences: Vec<Sequence<'_>> = gathered
+        .iter()
+        .map(|d| Sequence { tokens: &d.tokens, prompt: d.prompt, observed: &[], mask: None })
+        .collect();
     let all = gathered.len() as f64;
     core.learn(&sequences, MANNER, &|i, statistics| {
         let d = &gathered[i];

@@ -10,7 +10,10 @@ fn config() -> String {
     let tasks = CONFIG.find("[[tasks]]").unwrap();
     CONFIG[..tasks]
         .replace("tiny-sums", "tiny-guess")
-        .replace("max_tokens = 8", "max_tokens = 24\n\n[environment]\nuse = \"guess\"\nmax_turns = 5\nmax_read_tokens = 40")
+        .replace(
+            "max_tokens = 8",
+            "max_tokens = 24\n\n[environment]\nuse = \"guess\"\nmax_turns = 5\nmax_read_tokens = 40",
+        )
         .replace("\"exact\"", "\"episode\"")
         + "[[tasks]]\nkind = \"guess\"\nstyle = \"terse\"\ncount = 80\nheld_out = 0.2\n\
            levels = [{ digits = 2, span = [4, 16], calls = [1, 4] }]\n"
@@ -117,7 +120,42 @@ fn what_is_no_run_of_episodes_is_refused() {
         refused("calls = [1, 4]", "calls = [4, 1]"),
         refused("calls = [1, 4]", "terms = 3"),
         refused("tiny-guess", "tiny-sums"),
-        refused("[environment]", "[rollout_server]\nurl = \"http://127.0.0.1:1\"\nkind = \"vllm\"\n\n[environment]"),
+        refused(
+            "[environment]",
+            "[rollout_server]\nurl = \"http://127.0.0.1:1\"\nkind = \"vllm\"\n\n[environment]",
+        ),
     ];
     insta::assert_snapshot!(all.join("\n"));
+}
+
+/// A chat template that writes nothing but what is said, and an end after the model's turns, leads to the tokens of plain
+/// text: what the model said is not tokenized again, and the end of its turn is not read twice.
+#[test]
+fn a_chat_continues_where_the_model_s_turn_ended() {
+    let plain = with(&config());
+    trained(&plain, &["run.toml", "--out", "out"]);
+    let chat = with(
+        &config()
+            .replace("tiny-guess", "./mine")
+            .replace("style = \"terse\"", "style = \"terse\"\nchat = true"),
+    );
+    let to = chat.path().join("mine");
+    fs::create_dir(&to).unwrap();
+    copied(&allot_models::find("tiny-guess").unwrap(), &to);
+    chat.write(
+        "mine/chat_template.jinja",
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}",
+    );
+    trained(&chat, &["run.toml", "--out", "out"]);
+    let of = |scratch: &Scratch| rollouts(&scratch.path().join("out"));
+    assert!(of(&plain) == of(&chat));
+
+    // One that changes what is said can't be continued, and says so before the first rollout.
+    chat.write(
+        "mine/chat_template.jinja",
+        "{% for m in messages %}{{ m.content[:5] if m.role == 'assistant' else m.content }}{% endfor %}",
+    );
+    let said = told(&chat, &["run.toml", "--out", "changed"]);
+    assert!(error(&said).contains("changes what the model said"), "{said}");
+    assert!(!chat.path().join("changed").exists(), "nothing was made");
 }

@@ -370,7 +370,8 @@ mod tests {
     fn serves_first_to_last_and_clips_the_rest() {
         let mut ledger = ledger(5);
         let grant = ledger.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| (4, 2));
-        let line = |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count, sampling: None, begun: 2 };
+        let line =
+            |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count, sampling: None, begun: 2 };
         assert_eq!(grant.lines(), [line(1, 3), line(2, 2)]);
         ledger.charge(sample(&grant, 2)).expect("all of it was granted");
         assert_eq!(ledger.spent(), Spent { rounds: 1, step_rollouts: 5, run_rollouts: 5, run_tokens: 10 });
@@ -447,8 +448,13 @@ mod tests {
     fn what_is_there_of_a_grant_is_not_granted_again() {
         let mut ledger = ledger(1000);
         let grant = ledger.grant(&[ask(1, 4), ask(2, 2), ask(3, 3)], |_| (5, 0));
-        let line =
-            |prompt, first, count| GrantLine { prompt: PromptId(prompt), first, count, sampling: None, begun: 0 };
+        let line = |prompt, first, count| GrantLine {
+            prompt: PromptId(prompt),
+            first,
+            count,
+            sampling: None,
+            begun: 0,
+        };
         let rest = grant.without(|place| [1, 4, 5, 6].contains(&place));
         assert_eq!(rest.lines(), [line(1, 5, 1), line(1, 7, 2), line(3, 6, 2)]);
         assert_eq!(ledger.reissue().lines(), [line(1, 5, 4), line(2, 5, 2), line(3, 5, 3)]);

@@ -37,7 +37,7 @@ pub mod seed;
 pub mod shown;
 mod view;
 
-pub use buffer::{TurnLength, Outcome, RolloutBuffer, RolloutId, Settled, Visit};
+pub use buffer::{Outcome, RolloutBuffer, RolloutId, Settled, TurnLength, Visit};
 pub use column::{Cell, Column, Columns, LENGTH, Misfit, SOURCE};
 pub use compute::{Ceilings, Compute, Cost, Flops, TokenCosts};
 pub use every::Every;

@@ -6,8 +6,8 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
 use allot_base::{Error, Result, looks_like_a_path};
 use allot_settings::{
-    AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision, RemoteConfig, RewardConfig, RolloutsConfig,
-    Sampling, UpdateConfig, hub,
+    AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision, RemoteConfig,
+    RewardConfig, RolloutsConfig, Sampling, UpdateConfig, hub,
 };
 use allot_tasks::dataset::{DatasetConfig, Files};
 use allot_tasks::generate::TaskConfig;
@@ -374,7 +374,11 @@ impl TrainConfig {
             ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64), MOST_RANK),
             ("sampling.max_tokens", u64::from(config.sampling.max_tokens), any),
             ("environment.max_turns", config.environment.map_or(1, |e| u64::from(e.max_turns)), MOST_TURNS),
-            ("environment.max_read_tokens", config.environment.map_or(1, |e| e.max_read_tokens.max(1).into()), any),
+            (
+                "environment.max_read_tokens",
+                config.environment.map_or(1, |e| e.max_read_tokens.max(1).into()),
+                any,
+            ),
             ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),
             ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
             ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
@@ -496,7 +500,10 @@ impl TrainConfig {
             }
             return played.map_or(Ok(()), |task| {
                 let hint = format!("add a section [environment] with `use = \"{}\"`", task.kind);
-                refused(format!("has tasks of kind `{}`, which are played in an environment", task.kind), &hint)
+                refused(
+                    format!("has tasks of kind `{}`, which are played in an environment", task.kind),
+                    &hint,
+                )
             });
         };
         if !graded {
@@ -505,7 +512,10 @@ impl TrainConfig {
         }
         if self.rollout_server.is_some() || !self.engine.is_native() {
             let what = "has a section [environment], but a server samples the rollouts".to_owned();
-            return refused(what, "leave out `[rollout_server]` and `[engine]`: episodes are sampled on this machine");
+            return refused(
+                what,
+                "leave out `[rollout_server]` and `[engine]`: episodes are sampled on this machine",
+            );
         }
         let own = environment.embedded.name();
         if let Some(other) = self.tasks.iter().find(|task| !task.kind.is_played()) {

@@ -208,9 +208,16 @@ impl Cpu {
     }
 
     /// Samples on the model's threads, which call `tell`.
-    fn decode(&self, supply: &Supply<'_>, (stops, rows): (&Stops, usize), tell: Tell<'_>, interrupt: &Interrupt) {
+    fn decode(
+        &self,
+        supply: &Supply<'_>,
+        (stops, rows): (&Stops, usize),
+        tell: Tell<'_>,
+        interrupt: &Interrupt,
+    ) {
         let laid = self.packed();
-        let (weights, rope, threads) = (Weights { laid: Some(laid), ..self.view() }, &self.rope, self.threads);
+        let (weights, rope, threads) =
+            (Weights { laid: Some(laid), ..self.view() }, &self.rope, self.threads);
         Decode { weights, laid, rope, stops, rows, threads, tell, interrupt }.run(supply);
     }
 
@@ -278,7 +285,10 @@ impl Core for Cpu {
         self.pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
                 let tell = |whole: Vec<(usize, Answered)>| {
-                    whole.into_iter().for_each(|(number, turn)| drop(events.send(Event::Turn(number, turn))));
+                    for (number, turn) in whole {
+                        // The receiver is gone after an interrupt.
+                        let _ = events.send(Event::Turn(number, turn));
+                    }
                 };
                 self.decode(&supply, (stops, rows), &tell, interrupt);
             });

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use allot_allocation::{PromptId, seed};
 use serde::{Deserialize, Serialize};
 
+use crate::Sampling;
 use crate::core::Answered;
 use crate::talk::{Event, Next, NextTurn};
-use crate::Sampling;
 
 /// Limits of an episode besides its generated tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +184,19 @@ impl Dialogue {
     pub(crate) fn new(opening: Opening, seed: u64, sampling: Sampling, limits: EpisodeLimits) -> Self {
         let (turns, answered) = (Vec::new(), Answered::default());
         let (awaited, stopped) = (Some((0, Instant::now())), None);
-        Self { opening, seed, sampling, limits, turns, answered, entropy: 0.0, read: 0, awaited, replied: 0, stopped }
+        Self {
+            opening,
+            seed,
+            sampling,
+            limits,
+            turns,
+            answered,
+            entropy: 0.0,
+            read: 0,
+            awaited,
+            replied: 0,
+            stopped,
+        }
     }
 
     /// Takes a turn that was sampled, and hands it to the environment.
@@ -248,7 +260,8 @@ impl Dialogue {
         let Some(((index, since), most)) = self.awaited.zip(self.limits.reply) else { return };
         if since.elapsed() > most {
             let why = format!("the environment did not reply within {} s", most.as_secs_f64());
-            Replies { tell: tell.clone(), number: self.opening.number, index }.send(Reply::Ends(Ended::failed(why)));
+            Replies { tell: tell.clone(), number: self.opening.number, index }
+                .send(Reply::Ends(Ended::failed(why)));
         }
     }
 
@@ -283,4 +296,3 @@ pub(crate) enum Followed {
     /// Nothing: the episode has ended.
     Ended(Ended),
 }
-

@@ -46,7 +46,8 @@ impl Shape {
     /// environment is read once, because keys and values of an episode are kept.
     pub fn decode_flops(&self, lengths: Lengths) -> f64 {
         let more = lengths.answer.saturating_sub(1);
-        self.blocks_flops(lengths.prompt..lengths.passed().max(lengths.prompt)) + more as f64 * self.head_flops()
+        self.blocks_flops(lengths.prompt..lengths.passed().max(lengths.prompt))
+            + more as f64 * self.head_flops()
     }
 
     /// Operations of one pass over prompt and answer, with the head only at the answer's tokens.
@@ -188,6 +189,9 @@ mod tests {
     #[test]
     fn a_pass_over_all_is_prefill_and_decode_together() {
         let shape = shape();
-        assert_eq!(shape.pass_flops(Lengths::of(5, 4)), shape.prefill_flops(5) + shape.decode_flops(Lengths::of(5, 4)));
+        assert_eq!(
+            shape.pass_flops(Lengths::of(5, 4)),
+            shape.prefill_flops(5) + shape.decode_flops(Lengths::of(5, 4))
+        );
     }
 }

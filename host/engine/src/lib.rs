@@ -42,8 +42,8 @@ mod update;
 
 pub use coin::{Coin, CoinConfig, normal};
 pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Purpose, Report, Sample, Sampled, Whole};
-pub use flops::Lengths;
 pub use episode::{Environments, Episode};
+pub use flops::Lengths;
 pub use interrupt::Interrupt;
 pub use loss::{LossConfig, LossKind};
 pub use mask::SamplingMask;

@@ -14,8 +14,8 @@ use crate::model::ModelError;
 use crate::talk::{Event, Next, Talk};
 use crate::update::{UpdateConfig, learning_flops};
 use crate::{
-    Capabilities, Cost, Engine, EngineError, Environments, Episode, Example, Interrupt, OptimizerConfig, Purpose, Report, Sample,
-    Sampled, Sampling, SamplingMask, Stops, Whole,
+    Capabilities, Cost, Engine, EngineError, Environments, Episode, Example, Interrupt, OptimizerConfig,
+    Purpose, Report, Sample, Sampled, Sampling, SamplingMask, Stops, Whole,
 };
 
 /// An answer as token ids, or an episode's turns. The engine does not handle text.
@@ -233,7 +233,8 @@ impl Native {
         let (mut places, mut prompts, mut dialogues) = (Vec::new(), Vec::new(), Vec::new());
         for line in grant.lines() {
             // Held-out prompts start alike in each evaluation.
-            let since = if purpose == Purpose::Training { self.version.saturating_sub(line.begun) } else { 0 };
+            let since =
+                if purpose == Purpose::Training { self.version.saturating_sub(line.begun) } else { 0 };
             let start = seed::start(self.config.seed, line.prompt, since);
             for position in line.first..line.first + line.count {
                 let opening = Opening { number: places.len(), prompt: line.prompt, start };

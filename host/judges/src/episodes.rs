@@ -2,12 +2,17 @@
 
 use std::rc::Rc;
 
+use allot_allocation::shown;
+use allot_base::{Error, Result};
 use allot_engine::Stops;
 use allot_engine::episode::{Ended, Environments, EpisodeLimits, Opening, Replies, Reply, Stopped};
 use allot_models::tokens::Tokens;
 use allot_settings::EnvironmentSettings;
 use allot_tasks::environment::{Game, Step};
 use allot_tasks::{Ask, Problem};
+
+/// A reply, or why there is none.
+type Replied = std::result::Result<Reply, String>;
 
 /// The embedded environments of a run.
 pub struct Episodes {
@@ -27,6 +32,26 @@ struct Open {
 }
 
 impl Episodes {
+    /// Checks that each problem can be played, and that the model's chat template can be continued if it is needed.
+    ///
+    /// # Errors
+    ///
+    /// A problem that describes no game, or a template that refuses or changes what is said.
+    pub fn check(settings: EnvironmentSettings, tokens: &Tokens, problems: &[Problem]) -> Result<()> {
+        for problem in problems {
+            let gold = problem.gold.first().map_or("", String::as_str);
+            if let Err(why) = settings.embedded.open(gold, 0) {
+                let (name, question) = (settings.embedded.name(), shown::name(&problem.question));
+                let what = format!("environment `{name}` can't play `{question}`: {why}");
+                return Err(Error::new(what).hint(format!("use [[tasks]] of kind `{name}`")));
+            }
+        }
+        if problems.iter().any(|problem| matches!(problem.ask, Ask::Chat(_))) {
+            tokens.reply("?", true, None)?;
+        }
+        Ok(())
+    }
+
     /// Returns the environments for these problems.
     pub fn new(
         settings: EnvironmentSettings,
@@ -37,7 +62,7 @@ impl Episodes {
         Self { settings, tokens, stops, problems, open: Vec::new() }
     }
 
-    fn opened(&self, opening: Opening) -> Result<Open, String> {
+    fn opened(&self, opening: Opening) -> std::result::Result<Open, String> {
         let problem = &self.problems[opening.prompt.0 as usize];
         let gold = problem.gold.first().map_or("", String::as_str);
         let game = self.settings.embedded.open(gold, opening.start)?;
@@ -45,14 +70,17 @@ impl Episodes {
     }
 
     /// Returns the reply to the tokens of a turn.
-    fn reply(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>) -> Result<Reply, String> {
+    fn reply(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>) -> Replied {
         let Some(open) = &mut self.open[number] else { return Err("the episode is over".to_owned()) };
-        if let Some(stop) = stop {
+        if stop.is_some() {
             // A limit came before the game's own end: it is not solved.
-            let (reward, trouble) = (Some(0.0), None);
             self.open[number] = None;
-            let _ = stop;
-            return Ok(Reply::Ends(Ended { reward, correct: false, parts: Vec::new(), trouble }));
+            return Ok(Reply::Ends(Ended {
+                reward: Some(0.0),
+                correct: false,
+                parts: Vec::new(),
+                trouble: None,
+            }));
         }
         let said = self.tokens.answer(tokens, &self.stops).map_err(|e| e.what)?;
         match open.game.turn(&said) {

@@ -41,7 +41,10 @@ fn columns() -> Columns<Settled> {
         ("fate", Column::Text(|l| l.fate.into())),
         ("turns", Column::MaybeCount(|l| l.row.played.as_ref().map(|played| played.turns.into()))),
         ("read_tokens", Column::MaybeCount(|l| l.row.played.as_ref().map(|played| played.read.into()))),
-        ("stopped", Column::MaybeText(|l| l.row.played.as_ref().map(|played| played.stopped.as_str().into()))),
+        (
+            "stopped",
+            Column::MaybeText(|l| l.row.played.as_ref().map(|played| played.stopped.as_str().into())),
+        ),
         ("text", Column::MaybeText(|l| l.row.text.as_deref().map(Into::into))),
     ]
 }

@@ -91,19 +91,21 @@ pub fn measure(
         let (number, read) = match event {
             Event::Tick => return None,
             Event::Reply(number, ..) => (number, Vec::new()),
-            Event::Turn(number, Answered { tokens, .. }) => match games[number].0.turn(&alphabet.decode(&tokens)) {
-                Step::Says(text) => match alphabet.encode(&text) {
-                    Ok(read) => (number, read),
-                    Err(error) => {
-                        failed = Some(error);
+            Event::Turn(number, Answered { tokens, .. }) => {
+                match games[number].0.turn(&alphabet.decode(&tokens)) {
+                    Step::Says(text) => match alphabet.encode(&text) {
+                        Ok(read) => (number, read),
+                        Err(error) => {
+                            failed = Some(error);
+                            return Some(Next::End(number));
+                        }
+                    },
+                    Step::Ends { correct, .. } => {
+                        games[number].2 = correct;
                         return Some(Next::End(number));
                     }
-                },
-                Step::Ends { correct, .. } => {
-                    games[number].2 = correct;
-                    return Some(Next::End(number));
                 }
-            },
+            }
         };
         games[number].1 += 1;
         let seed = seed::turn(seed::world(run, 3, number as u64), games[number].1);

@@ -68,8 +68,10 @@ pub fn train(
         let care = if progress < config.careful { Care::Full } else { Care::Usual };
         let examples =
             (0..config.batch).map(|_| lessons.draw(care, &mut stream)).collect::<Result<Vec<_>>>()?;
-        let sequences: Vec<Sequence<'_>> =
-            examples.iter().map(|e| Sequence { tokens: &e.tokens, prompt: e.prompt, observed: &e.observed, mask: None }).collect();
+        let sequences: Vec<Sequence<'_>> = examples
+            .iter()
+            .map(|e| Sequence { tokens: &e.tokens, prompt: e.prompt, observed: &e.observed, mask: None })
+            .collect();
         // The mean over all answer tokens, so that an answer weighs as many tokens as it has.
         let scale = 1.0 / sequences.iter().map(Sequence::answer).sum::<usize>() as f64;
         let losses = Mutex::new(vec![0.0; sequences.len()]);

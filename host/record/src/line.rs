@@ -356,7 +356,9 @@ impl Sampled {
         let adds_up = |(turns, tokens): (&Vec<TurnLength>, &u32)| {
             turns.is_empty() || generated(turns) == u64::from(*tokens)
         };
-        if !self.turns.is_empty() && self.turns.len() != n || !self.turns.iter().zip(&self.tokens).all(adds_up) {
+        if !self.turns.is_empty() && self.turns.len() != n
+            || !self.turns.iter().zip(&self.tokens).all(adds_up)
+        {
             return None;
         }
         let one = |i: usize| Outcome {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
 use allot_engine::model::Shape;
 use allot_engine::{
-    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, NativeConfig, Purpose, Report,
-    Lengths, Sample, Sampled, Whole, learning_flops,
+    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Lengths, NativeConfig, Purpose,
+    Report, Sample, Sampled, Whole, learning_flops,
 };
 use allot_settings::RemoteConfig;
 use futures_util::StreamExt as _;

@@ -116,7 +116,9 @@ fn headline(row: &Row) -> String {
         format!(" in {turns}, {read} read, {stopped}")
     });
     let played = played.unwrap_or_default();
-    format!("step {step}{round}, rollout {rollout}: {reward}, {fate}{advantage}, {tokens} tokens{limit}{played}")
+    format!(
+        "step {step}{round}, rollout {rollout}: {reward}, {fate}{advantage}, {tokens} tokens{limit}{played}"
+    )
 }
 
 /// Prints an indented block of text.

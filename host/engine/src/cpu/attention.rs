@@ -269,7 +269,12 @@ impl WithSimd for Attend<'_> {
             lay(heads, rows, &span.own, own);
             let (before, tokens) = (span.prompt.len(), span.own.len());
             let segments = [
-                Past { cache: Cache::new(heads, before), keys: &prompt[0], values: &prompt[1], seen: 0..before },
+                Past {
+                    cache: Cache::new(heads, before),
+                    keys: &prompt[0],
+                    values: &prompt[1],
+                    seen: 0..before,
+                },
                 Past { cache: Cache::new(heads, tokens), keys: &own[0], values: &own[1], seen: 0..tokens },
             ];
             Stretch { heads, rows, first: span.own.start, tokens, segments }

@@ -232,8 +232,11 @@ impl Decode<'_> {
     /// Returns a row with its first token drawn, after reading what comes before it.
     fn continued(&self, mut past: Parked, wanted: &Wanted<'_>, threads: usize) -> Active {
         let tokens: Vec<u32> = past.newest.take().into_iter().chain(wanted.read.iter().copied()).collect();
-        let mut logits =
-            if tokens.is_empty() { past.prefix.logits.clone() } else { self.read_on(&mut past, &tokens, threads) };
+        let mut logits = if tokens.is_empty() {
+            past.prefix.logits.clone()
+        } else {
+            self.read_on(&mut past, &tokens, threads)
+        };
         let mut row = Active { number: wanted.number, past, draft: Draft::new(&wanted.request) };
         row.draft.cool(&mut logits);
         row.draft.take(&logits, self.stops);

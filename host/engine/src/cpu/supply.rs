@@ -94,7 +94,9 @@ impl<'a> Turns<'a> {
         }
         let mut taken = Vec::new();
         while taken.len() < wanted && !state.closed {
-            let Some((number, turn)) = state.later.pop_front().or_else(|| state.first.pop_front()) else { break };
+            let Some((number, turn)) = state.later.pop_front().or_else(|| state.first.pop_front()) else {
+                break;
+            };
             let (prompt, parked) = (self.prompts[number], state.parked[number].take());
             let NextTurn { read, seed, sampling } = turn;
             let request = Request { prompt, history: &[], seed, sampling };

@@ -151,7 +151,8 @@ mod tests {
     fn padding_never_costs_more_than_there_is() {
         let tokens = vec![1; 1000];
         let of = |lengths: &[usize]| {
-            let sequence = |n: &usize| Sequence { tokens: &tokens[..n + 1], prompt: 1, observed: &[], mask: None };
+            let sequence =
+                |n: &usize| Sequence { tokens: &tokens[..n + 1], prompt: 1, observed: &[], mask: None };
             let sequences: Vec<Sequence<'_>> = lengths.iter().map(sequence).collect();
             let all = batches(&sequences);
             let most: usize = lengths.iter().sum();

@@ -113,7 +113,10 @@ impl Guess {
     pub fn open(gold: &str, start: u64) -> Result<Self, String> {
         let left: Bounds = serde_json::from_str(gold).map_err(|e| format!("it describes no game: {e}"))?;
         if left.low > left.high {
-            return Err(format!("it goes from {} to {}; expected the smaller number first", left.low, left.high));
+            return Err(format!(
+                "it goes from {} to {}; expected the smaller number first",
+                left.low, left.high
+            ));
         }
         let numbers = (left.high - left.low) as usize + 1;
         Ok(Self { hidden: left.low + Stream::new(start).below(numbers) as u32, left })

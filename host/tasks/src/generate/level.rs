@@ -103,7 +103,8 @@ impl Level {
             return Err(format!("`target` is for countdowns, not for {kind}"));
         }
         let of_guess = [("span", self.span), ("calls", self.calls)];
-        if let Some((key, _)) = of_guess.iter().find(|(_, given)| given.is_some() && kind != TaskKind::Guess) {
+        if let Some((key, _)) = of_guess.iter().find(|(_, given)| given.is_some() && kind != TaskKind::Guess)
+        {
             return Err(format!("`{key}` is for guesses, not for {kind}"));
         }
         // Limited by 128-bit numbers, with space for a sum of products.

@@ -32,8 +32,10 @@ struct Left {
 
 fn update(model: &mut Tensors, options: PassOptions) -> Left {
     let whole = ragged();
-    let sequences: Vec<Sequence<'_>> =
-        whole.iter().map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None }).collect();
+    let sequences: Vec<Sequence<'_>> = whole
+        .iter()
+        .map(|(tokens, prompt)| Sequence { tokens, prompt: *prompt, observed: &[], mask: None })
+        .collect();
     let scored = |model: &mut Tensors| model.score(&sequences, options, false).unwrap().concat();
     let log_probs =
         |statistics: &[TokenStatistics]| statistics.iter().map(|t| t.log_prob).collect::<Vec<_>>();
