@@ -59,7 +59,7 @@ fn no_python() -> bool {
 /// What functions of a file say of answers, each with its gold answers and source.
 fn said(file: &Path, names: &[&str], messages: bool, asked: &[(&str, &[&str], &str)]) -> Vec<Opinion> {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let functions = FunctionsConfig { file: file.to_owned(), names, messages };
+    let functions = FunctionsConfig { file: file.to_owned(), names, messages, group: false };
     let question = |(answer, gold, source): &(&str, &[&str], &str)| Question {
         gold: gold.iter().map(|g| (*g).to_owned()).collect(),
         answer: (*answer).to_owned(),
@@ -149,6 +149,109 @@ fn functions_of_trl_are_called_as_trl_calls_them() {
     assert_eq!(told, [reward(1.0, None), reward(0.0, None)]);
     let told = said(&file, &["too_many"], false, &[("5", &["5"], "")]);
     assert_eq!(told, [raised("ValueError: too_many gave 2 rewards for one completion")]);
+}
+
+/// Functions that compare the answers to one prompt.
+const GROUPS: &str = r#"
+def longest(completions, solution, **kwargs):
+    assert len(set(kwargs["prompts"])) == 1 and len(solution) == len(completions)
+    most = max(len(c) for c in completions)
+    return [None if c == "none" else float(len(c) == most) for c in completions]
+
+def ranks(data_sources, solution_strs, ground_truths, extra_infos):
+    order = sorted(solution_strs)
+    return [{"score": order.index(s), "acc": s == g} for s, g in zip(solution_strs, ground_truths)]
+
+def few(completions, **kwargs):
+    return [1.0]
+
+def one(solution_str, ground_truth):
+    return 1.0
+"#;
+
+#[test]
+fn a_function_may_compare_all_answers_to_a_prompt() {
+    if no_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("reward.py", GROUPS);
+    let said = |names: &[&str], answers: &[(u32, &str)]| {
+        let functions = FunctionsConfig {
+            file: scratch.path().join("reward.py"),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            messages: false,
+            group: true,
+        };
+        let question = |(group, answer): &(u32, &str)| Question {
+            gold: vec!["bb".to_owned()],
+            answer: (*answer).to_owned(),
+            prompt: format!("prompt {group}"),
+            group: *group,
+            ..Question::default()
+        };
+        let settings = JudgeConfig { seconds: 20.0, ..JudgeConfig::default() };
+        let command = GraderCommand::functions(&functions, &settings, question(&answers[0]));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut pool = Processes::new(command);
+        runtime.block_on(opinions_on(&mut pool, answers.iter().map(question).collect())).unwrap()
+    };
+    // Two groups whose answers come in turn.
+    let answers = [(1, "bb"), (2, "a"), (1, "b"), (2, "ccc"), (1, "aa"), (2, "none")];
+    let told = said(&["longest"], &answers);
+    let none = raised("longest gave no reward");
+    let expected = [1.0, 0.0, 0.0, 0.0, 1.0].map(|x| reward(x, None));
+    assert_eq!((&told[..5], &told[5]), (&expected[..], &none));
+    let told = said(&["ranks"], &answers[..5]);
+    let expected = [(2.0, true), (0.0, false), (1.0, false), (1.0, false), (0.0, false)];
+    assert_eq!(told, expected.map(|(x, correct)| reward(x, Some(correct))));
+    let both = said(&["longest", "ranks"], &answers[..1]);
+    let parts = vec![("longest".to_owned(), 1.0), ("ranks".to_owned(), 0.0)];
+    assert_eq!(both, [Ok(Judgement { correct: Some(true), parts, ..Judgement::default() })]);
+    // What fails costs its group.
+    let told = said(&["few"], &[(1, "a"), (2, "a"), (2, "b")]);
+    let failed = raised("ValueError: few gave 1 rewards for 2 answers");
+    assert_eq!(told, [reward(1.0, None), failed.clone(), failed]);
+    let told = said(&["one"], &answers[..1]);
+    let lone = "TypeError: one takes one answer; with `group` it takes `completions` or `solution_strs`";
+    assert_eq!(told, [raised(lone)]);
+}
+
+/// In a run, the answers of a request are compared with each other, and a run that is stopped goes on to the same rewards.
+#[test]
+fn a_run_compares_the_answers_of_each_request() {
+    if no_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write(
+        "reward.py",
+        "def longest(completions, **kwargs):\n    most = max(len(c) for c in completions)\n    \
+         return [float(len(c) == most) for c in completions]\n",
+    );
+    let functions = "grader = \"functions\"\ncorrect_from = 1.0\n[reward.functions]\nfile = \"reward.py\"\n\
+                     names = [\"longest\"]\ngroup = true";
+    scratch.write("run.toml", config(functions));
+    let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let record = scratch.read("run/record.jsonl");
+    let mut groups = 0;
+    for line in record.lines().filter(|line| line.contains("\"kind\":\"rollouts\"")) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        for of_prompt in line["sampled"].as_array().unwrap() {
+            let number = |name: &str| -> Vec<f64> {
+                of_prompt[name].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+            };
+            let (tokens, rewards) = (number("tokens"), number("rewards"));
+            let most = tokens.iter().copied().fold(0.0, f64::max);
+            // Each character is a token. One that met the limit lacks its end, and may be as long as one with it.
+            for (tokens, reward) in tokens.iter().zip(rewards) {
+                assert!(if reward == 1.0 { *tokens >= most - 1.0 } else { *tokens <= most }, "{of_prompt}");
+            }
+            groups += 1;
+        }
+    }
+    assert!(groups > 20, "{groups}");
 }
 
 /// A run of the shipped model, whose rewards are these.

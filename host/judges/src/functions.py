@@ -1,5 +1,8 @@
 """The judge of grader `functions`: reward functions as Python trainers have them, in a file of the user's.
 
+Asked about a group, it calls each function once for all answers to a prompt: TRL's with lists of them, and verl's batched
+ones with data_sources, solution_strs, ground_truths and extra_infos.
+
 A function with a parameter `completions` is called as TRL calls its `reward_funcs`, with lists of one element each; any
 other as verl calls its `compute_score`: data_source, solution_str, ground_truth and extra_info, by these names. Each gets
 what it has parameters for. Of several gold answers the one counts that gives the highest reward.
@@ -75,6 +78,53 @@ def verl(function, asked, row, gold):
     )
 
 
+def rewards_of(function, group, messages):
+    """A function's rewards of all answers to a prompt, and whether they are correct where it says so."""
+    first = group[0]
+    gold = first["gold"][0] if first["gold"] else None
+    row = as_row(gold)
+    answers = [asked["answer"] for asked in group]
+    if "completions" in parameters(function):
+        prompt = first["prompt"]
+        if messages:
+            prompt = [{"role": "user", "content": prompt}]
+            answers = [[{"role": "assistant", "content": answer}] for answer in answers]
+        columns = row if row is not None else {name: gold for name in ("answer", "solution", "ground_truth")}
+        given = {name: [value] * len(group) for name, value in columns.items()}
+        given |= {"prompts": [prompt] * len(group), "completions": answers, "completion_ids": [[]] * len(group)}
+        said = call(function, {**given, "trainer_state": None})
+    elif "solution_strs" in parameters(function):
+        row = row if row is not None else {}
+        model = row.get("reward_model")
+        truth = model.get("ground_truth", gold) if isinstance(model, dict) else row.get("ground_truth", gold)
+        given = {
+            "data_sources": row.get("data_source", first["source"]),
+            "ground_truths": truth,
+            "extra_infos": row.get("extra_info"),
+        }
+        given = {name: [value] * len(group) for name, value in given.items()}
+        said = call(function, {**given, "solution_strs": answers})
+    else:
+        raise TypeError(f"{function.__name__} takes one answer; with `group` it takes `completions` or `solution_strs`")
+    said = list(said)
+    if len(said) != len(group):
+        raise ValueError(f"{function.__name__} gave {len(said)} rewards for {len(group)} answers")
+    return [told_of(function, one) for one in said]
+
+
+def told_of(function, said):
+    """A reward, and whether the answer is correct where it says so."""
+    correct = None
+    if isinstance(said, dict):
+        correct = said.get("acc", said.get("correct"))
+        said = said.get("score", said.get("reward"))
+    if isinstance(said, (tuple, list)) and said:
+        said = said[0]
+    if said is None:
+        return None
+    return (float(said), None if correct is None else bool(correct))
+
+
 def as_row(gold):
     """A gold answer that is a whole row of the data set, as `answer = "*"` gives it."""
     try:
@@ -93,19 +143,28 @@ def judge(function, asked, messages):
             said = trl(function, asked, row, gold, messages)
         else:
             said = verl(function, asked, row, gold)
-        correct = None
-        if isinstance(said, dict):
-            correct = said.get("acc", said.get("correct"))
-            said = said.get("score", said.get("reward"))
-        if isinstance(said, (tuple, list)) and said:
-            said = said[0]
-        if said is None:
+        told = told_of(function, said)
+        if told is None:
             continue
-        told = (float(said), None if correct is None else bool(correct))
         best = told if best is None or told[0] > best[0] else best
     if best is None:
         raise ValueError(f"{function.__name__} gave no reward")
     return best
+
+
+def verdict(names, told):
+    """What is said of an answer, from each function's reward of it."""
+    if any(one is None for one in told):
+        return {"error": f"{names[[one is None for one in told].index(True)]} gave no reward"}
+    said = {}
+    verdicts = [correct for _, correct in told if correct is not None]
+    if verdicts:
+        said["correct"] = all(verdicts)
+    if len(told) == 1:
+        said["reward"] = told[0][0]
+    else:
+        said["rewards"] = dict(zip(names, [reward for reward, _ in told]))
+    return said
 
 
 def main():
@@ -119,14 +178,11 @@ def main():
         asked = json.loads(line)
         said = {"id": asked["id"]}
         try:
-            told = [judge(function, asked, messages == "1") for function in functions]
-            verdicts = [correct for _, correct in told if correct is not None]
-            if verdicts:
-                said["correct"] = all(verdicts)
-            if len(told) == 1:
-                said["reward"] = told[0][0]
+            if "group" in asked:
+                each = [rewards_of(function, asked["group"], messages == "1") for function in functions]
+                said["group"] = [verdict(names, told) for told in zip(*each)]
             else:
-                said["rewards"] = dict(zip(names, [reward for reward, _ in told]))
+                said |= verdict(names, [judge(function, asked, messages == "1") for function in functions])
         except Exception as e:
             said = {"id": asked["id"], "error": f"{type(e).__name__}: {e}"}
         print(json.dumps(said), file=out, flush=True)

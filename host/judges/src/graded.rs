@@ -79,6 +79,7 @@ impl Reward<Answer> for Graded {
             Ok(answer) => {
                 let mut question = Question::of(problem, answer, problem.gold.clone());
                 question.episode = sample.answer.episode.as_deref().map(said);
+                question.group = sample.prompt.0;
                 let asked = self.unjudged + (self.begun.len() - self.unread.len()) as u64;
                 if !self.judged_any && asked > self.patience() {
                     self.held.insert(place, question);

@@ -138,8 +138,25 @@ impl Process {
 
     /// Asks one question. The process can't be used after a failure.
     pub async fn ask(&mut self, question: &Question, limit: Duration) -> Result<Opinion, Failure> {
+        let (line, parse) = (|id| question.line(id), |said: &[u8], id| protocol::opinion(said, id));
+        self.exchange(line, parse, limit).await
+    }
+
+    /// Asks about all answers of a group in one question. The process can't be used after a failure.
+    pub async fn ask_group(&mut self, group: &[Question], limit: Duration) -> Result<Vec<Opinion>, Failure> {
+        let parse = |said: &[u8], id| protocol::opinions(said, id, group.len());
+        self.exchange(|id| Question::lines(group, id), parse, limit).await
+    }
+
+    /// Writes a line and reads the answer to it.
+    async fn exchange<T>(
+        &mut self,
+        line: impl FnOnce(u64) -> String,
+        parse: impl FnOnce(&[u8], u64) -> Option<T>,
+        limit: Duration,
+    ) -> Result<T, Failure> {
         self.asked += 1;
-        let line = question.line(self.asked) + "\n";
+        let line = line(self.asked) + "\n";
         let exchange = async {
             self.stdin.write_all(line.as_bytes()).await?;
             self.stdin.flush().await?;
@@ -157,7 +174,7 @@ impl Process {
         match timeout(limit, exchange).await {
             Err(_) => Err(Failure::Late(limit)),
             Ok(Ok(said)) if !said.is_empty() => {
-                protocol::opinion(&said, self.asked).ok_or_else(|| Failure::Garbage(words(&said)))
+                parse(&said, self.asked).ok_or_else(|| Failure::Garbage(words(&said)))
             }
             // It closed its output or its input.
             Ok(_) => Err(self.ended().await),

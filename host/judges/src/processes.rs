@@ -2,6 +2,7 @@
 //! process fails, its answer is unscorable and another process starts. Opinions are ordered by the answers'
 //! places, so it does not matter which process graded an answer.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct GraderCommand {
     pub words: Vec<String>,
     /// Its identity when the run began. A process with another identity is an error.
     pub known: Option<Identity>,
+    /// Whether all answers of a group are asked about together.
+    pub group: bool,
 }
 
 impl GraderCommand {
@@ -74,7 +77,8 @@ impl GraderCommand {
         );
         let messages = u8::from(functions.messages).to_string();
         let arguments = [file, messages].into_iter().chain(functions.names.iter().cloned()).collect();
-        Self { name, hint, ..Self::script(config, greeting, ("functions.py", FUNCTIONS), arguments) }
+        let script = Self::script(config, greeting, ("functions.py", FUNCTIONS), arguments);
+        Self { name, hint, group: functions.group, ..script }
     }
 
     /// Returns the built-in grader for environments. `command` names a Python with these packages.
@@ -110,6 +114,7 @@ impl GraderCommand {
             hint: String::new(),
             words,
             known: None,
+            group: false,
         }
     }
 
@@ -133,7 +138,13 @@ impl GraderCommand {
 
     async fn preflight(&self) -> std::result::Result<(Process, Opinion), Failure> {
         let mut process = Process::start(&self.command)?;
-        match process.ask(&self.greeting, self.patience).await {
+        let asked = if self.group {
+            let group = std::slice::from_ref(&self.greeting);
+            process.ask_group(group, self.patience).await.map(|mut opinions| opinions.remove(0))
+        } else {
+            process.ask(&self.greeting, self.patience).await
+        };
+        match asked {
             Ok(opinion) => Ok((process, opinion)),
             Err(failure) => {
                 process.end().await;
@@ -160,7 +171,9 @@ impl GraderCommand {
 /// A grader that consists of processes. They start when they are needed, and end with it.
 pub struct Processes {
     shared: Arc<Shared>,
-    workers: Workers<(usize, Question), (usize, Opinion)>,
+    workers: Workers<Vec<(usize, Question)>, Vec<(usize, Opinion)>>,
+    /// Answers whose group is not complete, if groups are asked about.
+    groups: BTreeMap<u32, Vec<(usize, Question)>>,
 }
 
 /// The state that all questions share.
@@ -176,11 +189,14 @@ impl Processes {
         let processes = command.processes;
         let shared = Arc::new(Shared { command, idle: Mutex::default() });
         let asked = Arc::clone(&shared);
-        let workers = Workers::waiting(processes, move |(place, question)| {
+        let workers = Workers::waiting(processes, move |asked_about: Vec<(usize, Question)>| {
             let shared = Arc::clone(&asked);
-            async move { Ok((place, shared.opinion(&question).await?)) }
+            async move {
+                let (places, questions): (Vec<usize>, Vec<Question>) = asked_about.into_iter().unzip();
+                Ok(places.into_iter().zip(shared.opinions(&questions).await?).collect())
+            }
         });
-        Self { shared, workers }
+        Self { shared, workers, groups: BTreeMap::new() }
     }
 
     /// Starts a process, sends it the greeting and ends it. Must not be called from async code.
@@ -192,14 +208,24 @@ impl Processes {
         })
     }
 
-    /// Asks a question without waiting for the opinion.
+    /// Asks a question without waiting for the opinion. A question about a group waits for the others of its group.
     pub fn begin(&mut self, place: usize, question: Question) {
-        self.workers.begin((place, question));
+        if self.shared.command.group {
+            self.groups.entry(question.group).or_default().push((place, question));
+        } else {
+            self.workers.begin(vec![(place, question)]);
+        }
     }
 
-    /// Returns the opinions on all questions, by place, in any order. Fails if no process can be started.
+    /// Returns the opinions on all questions, by place, in any order: no group gets further answers. Fails if no process
+    /// can be started.
     pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
-        self.workers.finish().await
+        for (_, mut group) in std::mem::take(&mut self.groups) {
+            // In the order of sampling, whichever was complete first.
+            group.sort_by_key(|(place, _)| *place);
+            self.workers.begin(group);
+        }
+        Ok(self.workers.finish().await?.into_iter().flatten().collect())
     }
 }
 
@@ -208,8 +234,9 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queries an idle process or a new one. Fails if none can be started.
-    async fn opinion(&self, question: &Question) -> Result<Opinion> {
+    /// Queries an idle process or a new one about one answer, or about all answers of a group. Fails if none can be
+    /// started.
+    async fn opinions(&self, questions: &[Question]) -> Result<Vec<Opinion>> {
         let waiting = self.idle().pop();
         // A process that ended after its last answer is replaced; its end says nothing about this answer.
         let (mut process, mut fresh) = match waiting.map(|mut process| (process.runs(), process)) {
@@ -217,7 +244,13 @@ impl Shared {
             _ => (self.command.start(TRIES).await?.0, true),
         };
         let answered = loop {
-            match process.ask(question, self.command.limit).await {
+            let asked = match questions {
+                [question] if !self.command.group => {
+                    process.ask(question, self.command.limit).await.map(|opinion| vec![opinion])
+                }
+                group => process.ask_group(group, self.command.limit).await,
+            };
+            match asked {
                 // The previous answer may have ended the process. A new process is asked; its failure is
                 // attributed to this answer.
                 Err(Failure::Ended(_)) if !fresh => {
@@ -228,13 +261,14 @@ impl Shared {
             }
         };
         match answered {
-            Ok(opinion) => {
+            Ok(opinions) => {
                 self.idle().push(process);
-                Ok(opinion.map_err(|why| format!("the grader says: {why}")))
+                let told = |opinion: Opinion| opinion.map_err(|why| format!("the grader says: {why}"));
+                Ok(opinions.into_iter().map(told).collect())
             }
             Err(failure) => {
                 process.end().await;
-                Ok(Err(format!("the grader {failure}")))
+                Ok(vec![Err(format!("the grader {failure}")); questions.len()])
             }
         }
     }

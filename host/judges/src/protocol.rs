@@ -26,20 +26,39 @@ pub struct Question {
     pub source: String,
     /// The opinion of the environment, if the answer ended an episode.
     pub episode: Option<Opinion>,
+    /// The group of answers that it belongs to: its prompt.
+    pub group: u32,
 }
 
 impl Question {
     /// Returns the question about an answer to a problem, with these gold answers.
     pub fn of(problem: &Problem, answer: String, gold: Vec<String>) -> Self {
         let (prompt, source) = (problem.question.clone(), problem.source.clone());
-        Self { gold, answer, prompt, source, episode: None }
+        Self { gold, answer, prompt, source, ..Self::default() }
     }
 
     /// Returns the line that a grader process reads.
     pub fn line(&self, id: u64) -> String {
-        let Self { gold, answer, prompt, source, episode: _ } = self;
-        serde_json::json!({ "id": id, "gold": gold, "prompt": prompt, "source": source, "answer": answer })
-            .to_string()
+        let mut asked = serde_json::Map::from_iter([("id".to_owned(), id.into())]);
+        asked.extend(self.fields());
+        Value::Object(asked).to_string()
+    }
+
+    /// Returns the line for all answers of a group.
+    pub fn lines(group: &[Self], id: u64) -> String {
+        let group: Vec<Value> = group.iter().map(|question| Value::Object(question.fields())).collect();
+        serde_json::json!({ "id": id, "group": group }).to_string()
+    }
+
+    fn fields(&self) -> serde_json::Map<String, Value> {
+        let Self { gold, answer, prompt, source, .. } = self;
+        let fields = [
+            ("gold", gold.clone().into()),
+            ("prompt", prompt.clone().into()),
+            ("source", source.clone().into()),
+            ("answer", answer.clone().into()),
+        ];
+        fields.into_iter().map(|(name, value): (_, Value)| (name.to_owned(), value)).collect()
     }
 }
 
@@ -109,6 +128,25 @@ struct Said {
 pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
     let Numbered { id, said } = serde_json::from_slice(said).ok()?;
     if id == asked { said.opinion() } else { None }
+}
+
+/// The line that a process answers for a group.
+#[derive(Deserialize)]
+struct NumberedGroup {
+    id: u64,
+    group: Option<Vec<Value>>,
+    error: Option<String>,
+}
+
+/// Parses a line that answers question `asked` about a group of `count` answers; none if it does not answer it. An error
+/// is one of all of them.
+pub fn opinions(line: &[u8], asked: u64, count: usize) -> Option<Vec<Opinion>> {
+    let NumberedGroup { id, group, error } = serde_json::from_slice(line).ok()?;
+    match (group, error) {
+        (Some(group), None) if id == asked && group.len() == count => group.iter().map(said).collect(),
+        (None, Some(why)) if id == asked => Some(vec![Err(words(why.as_bytes())); count]),
+        _ => None,
+    }
 }
 
 /// Parses the same fields without an id; none if they contain no opinion.

@@ -91,6 +91,9 @@ pub struct FunctionsConfig {
     /// Whether TRL's functions get each answer as a list of messages, as for conversational data sets.
     #[serde(default)]
     pub messages: bool,
+    /// Whether functions are called once for all answers that a request has to a prompt, and may compare them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub group: bool,
 }
 
 /// The hint for grader `functions`.
@@ -116,6 +119,11 @@ pub fn no_component(config: &str, place: &str) -> Error {
         r#"write, under [{place}.component], use = "./grader.wasm"; `allot new NAME --kind grader` starts one"#
     );
     Error::new(format!("{config} has grader `component` but no section [{place}.component]")).hint(hint)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn compute_score() -> Vec<String> {
