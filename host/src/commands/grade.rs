@@ -3,6 +3,7 @@
 mod answers;
 mod summary;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use allot_base::{Error, Exit, Result, did_you_mean};
@@ -10,6 +11,7 @@ use allot_config::grade::GradeConfig;
 use allot_judges::Verdict;
 use allot_judges::graders::{self, Graders};
 use allot_outputs::graded::{self, GradedRow};
+use allot_settings::AnyGrader;
 use allot_tasks::dataset::AnsweredField;
 use clap::Args;
 
@@ -89,6 +91,10 @@ fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
 
 /// Returns the verdicts, in the order of the answers.
 fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> Result<Vec<GradedRow>> {
+    if config.reward.each().iter().any(|one| one.grader == Some(AnyGrader::Episode)) {
+        let error = Error::new("grader `episode` takes the rewards of an environment, and these answers have none");
+        return Err(error.hint("grade them with another grader"));
+    }
     let problems = answers.problems();
     let known = graders::check(&config.reward, &problems)?.into_iter();
     let known = known.map(|met| met.map(|met| met.identity)).collect();
@@ -96,8 +102,16 @@ fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> R
     drop(problems);
     let runtime = allot_remote::runtime()?;
     let mut graded = Vec::with_capacity(answers.rows.len());
-    for portion in answers.rows.chunks(PORTION) {
-        portion.iter().enumerate().for_each(|(place, row)| graders.ask(place, &row.question()));
+    // Answers that are compared come in one portion.
+    let compared = config.reward.each().iter().any(|one| one.functions.as_ref().is_some_and(|f| f.group));
+    let most = if compared { answers.rows.len().max(1) } else { PORTION };
+    let mut groups: HashMap<&str, u32> = HashMap::new();
+    for portion in answers.rows.chunks(most) {
+        for (place, row) in portion.iter().enumerate() {
+            let next = groups.len() as u32;
+            let group = *groups.entry(&row.answered.question).or_insert(next);
+            graders.ask(place, &row.question(group));
+        }
         let mut said = runtime.block_on(graders.finish())?;
         for (place, row) in portion.iter().enumerate() {
             let (source, tokens) = (&row.answered.source, row.answered.tokens.unwrap_or(0));

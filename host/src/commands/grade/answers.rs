@@ -30,10 +30,10 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the question for a grader.
-    pub fn question(&self) -> Question {
+    /// Returns the question for a grader. Answers to the same question have the same `group`.
+    pub fn question(&self, group: u32) -> Question {
         let Answered { answer, gold, question, source, .. } = self.answered.clone();
-        Question { gold, answer, prompt: question, source, episode: None }
+        Question { gold, answer, prompt: question, source, group, episode: None }
     }
 }
 
