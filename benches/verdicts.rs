@@ -228,7 +228,8 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     }
     if let (true, Some(batch)) = (wanted("functions"), &gsm8k) {
         let file = PathBuf::from(questions::printed(&["gsm8k"]).trim());
-        let functions = FunctionsConfig { file, names: vec!["compute_score".to_owned()], messages: false };
+        let functions =
+            FunctionsConfig { file, names: vec!["compute_score".to_owned()], messages: false, group: false };
         let judge = GraderCommand::functions(&functions, &in_python, batch.questions[0].clone());
         add("functions", "GSM8K", batch, Ours::Processes(judge), "gsm8k strict", &[1, 2]);
     }

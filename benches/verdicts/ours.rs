@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use allot_allocation::PromptId;
-use allot_engine::{Answer, Sample, SamplingMask};
+use allot_engine::{Answer, Sample};
 use allot_judges::Reward as _;
 use allot_judges::component::Components;
 use allot_judges::graded::Graded;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use allot_engine::Environments;
-use allot_engine::episode::{Ended, EpisodeLimits, Opening, Replies, Reply, Stopped};
+use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
 use allot_engine::talk::{Event, Next, NextTurn, Talk, from_the_start};
+use allot_engine::{Environments, Replies};
 
 use super::*;
 

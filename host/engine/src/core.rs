@@ -9,8 +9,9 @@ use crate::cpu::arena::Arena;
 use crate::model::{Checkpoint, ModelError, Shape};
 use crate::optimizer::Moments;
 use crate::talk::{self, Talk};
-use crate::{Interrupt, OptimizerConfig, Sampling, SamplingMask, Stops};
+use crate::{Interrupt, OptimizerConfig, SamplingMask, Stops};
 
+pub use crate::request::{Answered, Request};
 pub use crate::statistics::TokenStatistics;
 
 /// Returns the gradients of the loss, given a sequence's index and the statistics of its answer's
@@ -150,34 +151,6 @@ pub struct Training<'a> {
     pub(crate) trained: &'a [f32],
     /// The optimizer's moments.
     pub(crate) moments: &'a Moments,
-}
-
-/// A request for one answer, or for one turn of an episode.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The prompt's tokens; at least one. Consecutive requests with the same prompt share its pass.
-    pub prompt: &'a [u32],
-    /// Tokens after the prompt that are already there: an episode's earlier turns.
-    pub history: &'a [u32],
-    /// The seed of the answer's random numbers.
-    pub seed: u64,
-    /// How tokens are drawn.
-    pub sampling: Sampling,
-}
-
-/// An answer.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answered {
-    /// Its tokens, including the stop token or the token in which a stop text ends.
-    pub tokens: Vec<u32>,
-    /// Log-probability of each token at the temperature; after top-k and top-p only if `mask` is kept.
-    pub log_probs: Vec<f32>,
-    /// Mean entropy of the distributions that the tokens were drawn from, in nats.
-    pub entropy: f32,
-    /// Whether it reached the length limit.
-    pub truncated: bool,
-    /// The tokens that each token was drawn from; empty unless sampling keeps them.
-    pub mask: SamplingMask,
 }
 
 /// A prompt and an answer to it, or an episode's turns.

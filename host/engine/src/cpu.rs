@@ -23,6 +23,7 @@ mod lora;
 mod memory;
 mod packed;
 mod panels;
+mod parked;
 mod pass;
 mod saved;
 mod softmax;

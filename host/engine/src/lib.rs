@@ -18,8 +18,10 @@
 mod coin;
 pub mod core;
 pub mod cpu;
+mod dialogue;
 mod draft;
 mod engine;
+mod environments;
 pub mod episode;
 mod flops;
 mod interrupt;
@@ -30,6 +32,7 @@ pub mod model;
 mod native;
 mod optimizer;
 pub mod place;
+mod request;
 mod sampler;
 #[cfg(test)]
 #[path = "../../../tests/skip.rs"]
@@ -42,7 +45,8 @@ mod update;
 
 pub use coin::{Coin, CoinConfig, normal};
 pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Purpose, Report, Sample, Sampled, Whole};
-pub use episode::{Environments, Episode};
+pub use environments::{Environments, Replies};
+pub use episode::Episode;
 pub use flops::Lengths;
 pub use interrupt::Interrupt;
 pub use loss::{LossConfig, LossKind};

@@ -7,7 +7,9 @@ use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSet
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Request};
-use crate::episode::{Dialogue, Followed, Opening, Replies};
+use crate::dialogue::{Dialogue, Followed};
+use crate::environments::Replies;
+use crate::episode::Opening;
 use crate::flops::Lengths;
 use crate::learner::{Learner, Lesson, Work};
 use crate::model::ModelError;
@@ -242,7 +244,7 @@ impl Native {
                 dialogues.push(Some(Dialogue::new(opening, seed, sampling.with(line.sampling), limits)));
                 places.push((line.prompt, position, line.sampling));
                 prompts.push(self.prompt(line.prompt));
-                environments.begin(opening, &Replies::first(&channel.0, opening.number));
+                environments.begin(opening, &Replies::of(&channel.0, opening.number, 0));
             }
         }
         let mut samples: Vec<Option<Sample<Answer>>> = vec![None; places.len()];

@@ -12,9 +12,9 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use crate::core::{Answered, Request};
 use crate::episode::Reply;
 use crate::model::ModelError;
+use crate::request::{Answered, Request};
 use crate::{Interrupt, Sampling};
 
 /// The interval at which an interrupt is polled while all episodes wait.

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use allot_allocation::shown;
 use allot_base::{Error, Result};
-use allot_engine::Stops;
-use allot_engine::episode::{Ended, Environments, EpisodeLimits, Opening, Replies, Reply, Stopped};
+use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
+use allot_engine::{Environments, Replies, Stops};
 use allot_models::tokens::Tokens;
 use allot_settings::EnvironmentSettings;
 use allot_tasks::environment::{Game, Step};

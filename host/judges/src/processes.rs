@@ -168,12 +168,18 @@ impl GraderCommand {
     }
 }
 
+/// Questions that a process is asked together, by place: one, or those about a group.
+type Asked = Vec<(usize, Question)>;
+
+/// The opinions on them.
+type Told = Vec<(usize, Opinion)>;
+
 /// A grader that consists of processes. They start when they are needed, and end with it.
 pub struct Processes {
     shared: Arc<Shared>,
-    workers: Workers<Vec<(usize, Question)>, Vec<(usize, Opinion)>>,
+    workers: Workers<Asked, Told>,
     /// Answers whose group is not complete, if groups are asked about.
-    groups: BTreeMap<u32, Vec<(usize, Question)>>,
+    groups: BTreeMap<u32, Asked>,
 }
 
 /// The state that all questions share.
@@ -189,7 +195,7 @@ impl Processes {
         let processes = command.processes;
         let shared = Arc::new(Shared { command, idle: Mutex::default() });
         let asked = Arc::clone(&shared);
-        let workers = Workers::waiting(processes, move |asked_about: Vec<(usize, Question)>| {
+        let workers = Workers::waiting(processes, move |asked_about: Asked| {
             let shared = Arc::clone(&asked);
             async move {
                 let (places, questions): (Vec<usize>, Vec<Question>) = asked_about.into_iter().unzip();

@@ -1,13 +1,11 @@
 //! The demonstrated problems of each level, and the held-out problems for measuring.
 
-use std::ops::Range;
-
 use allot_allocation::seed::Stream;
 use allot_base::{Error, Result};
 use allot_tasks::generate::{Split, generate};
 use allot_tasks::{Ask, Problem};
 
-use super::{Alphabet, Mistake, Recipe, play};
+use super::{Alphabet, Example, Exercise, Mistake, Recipe, play};
 
 /// All lessons of a recipe.
 #[derive(Clone, Debug)]
@@ -34,17 +32,6 @@ pub struct Level {
     mistake: Mistake,
 }
 
-/// A problem as text, and its question as tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exercise {
-    /// The question.
-    pub question: String,
-    /// The question as tokens.
-    pub prompt: Vec<u32>,
-    /// The right answer.
-    pub gold: String,
-}
-
 /// How carefully a problem is demonstrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Care {
@@ -52,17 +39,6 @@ pub enum Care {
     Full,
     /// With the level's slips.
     Usual,
-}
-
-/// A demonstration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Example {
-    /// Question, answer and end, as tokens.
-    pub tokens: Vec<u32>,
-    /// The number of tokens of the question.
-    pub prompt: usize,
-    /// Ranges of tokens that an environment says between the turns of an episode.
-    pub observed: Vec<Range<usize>>,
 }
 
 impl Lessons {

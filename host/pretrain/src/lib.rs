@@ -15,6 +15,7 @@
 //! ```
 
 mod alphabet;
+mod example;
 pub mod folder;
 mod lessons;
 mod play;
@@ -36,7 +37,8 @@ use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
 pub use alphabet::Alphabet;
-pub use lessons::{Care, Example, Lessons, Level};
+pub use example::{Example, Exercise};
+pub use lessons::{Care, Lessons, Level};
 pub use slip::Mistake;
 pub use spread::{LevelRow, Spread, measure};
 pub use training::{Progress, Trained, train};
@@ -244,7 +246,7 @@ impl Recipe {
     pub fn memory(&self, shape: &Shape, lessons: &Lessons) -> Memory {
         let answer = lessons.longest_answer();
         let batch = self.training.batch.saturating_mul(lessons.longest_question() + answer);
-        let sampled = Sampled { rows: spread::ROWS, answer, together: self.spread.samples as usize + 1 };
+        let sampled = Sampled { rows: play::ROWS, answer, together: self.spread.samples as usize + 1 };
         Memory::of(shape, &self.training.setup(shape), sampled, batch, false)
     }
 

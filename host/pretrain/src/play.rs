@@ -10,9 +10,10 @@ use allot_engine::{Interrupt, Sampling, Stops};
 use allot_tasks::environment::guess::{Bounds, Guess, Move};
 use allot_tasks::environment::{Game as _, Step};
 
-use super::lessons::{Example, Exercise};
-use super::spread::ROWS;
-use super::{Alphabet, told};
+use super::{Alphabet, Example, Exercise, told};
+
+/// Number of concurrent answers or turns.
+pub const ROWS: usize = 256;
 
 /// Opens an exercise's game.
 pub fn open(exercise: &Exercise, start: u64) -> Result<Guess> {

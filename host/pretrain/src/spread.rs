@@ -9,9 +9,6 @@ use allot_engine::{Sampling, Stops};
 
 use super::{Alphabet, Lessons, SpreadConfig, play, told};
 
-/// Number of concurrent answers.
-pub(super) const ROWS: usize = 256;
-
 /// A model's spread of difficulty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
@@ -66,7 +63,7 @@ pub fn measure(
             requests.push(request(likeliest, 0));
             prompt += 1;
         }
-        let answers = core.answers(&requests, &stops, ROWS).map_err(|e| told(&e))?;
+        let answers = core.answers(&requests, &stops, play::ROWS).map_err(|e| told(&e))?;
         let (mut greedy, mut right) = (0, Vec::with_capacity(level.held_out.len()));
         let of_each = answers.chunks_exact(config.samples as usize + 1);
         for (exercise, answers) in level.held_out.iter().zip(of_each) {

@@ -92,7 +92,8 @@ fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
 /// Returns the verdicts, in the order of the answers.
 fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> Result<Vec<GradedRow>> {
     if config.reward.each().iter().any(|one| one.grader == Some(AnyGrader::Episode)) {
-        let error = Error::new("grader `episode` takes the rewards of an environment, and these answers have none");
+        let error =
+            Error::new("grader `episode` takes the rewards of an environment, and these answers have none");
         return Err(error.hint("grade them with another grader"));
     }
     let problems = answers.problems();

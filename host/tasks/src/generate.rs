@@ -23,6 +23,7 @@ use crate::Problem;
 pub use crate::dataset::Split;
 use crate::dataset::{Question, Wording};
 use crate::question::Key;
+pub use crate::style::Style;
 pub use chain::{Chain, Operator};
 pub use level::{Level, Range};
 use space::Space;
@@ -111,17 +112,6 @@ impl TaskKind {
     pub fn is_played(self) -> bool {
         self == Self::Guess
     }
-}
-
-/// Style of a task's questions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Style {
-    /// A sentence.
-    #[default]
-    Words,
-    /// The fewest characters, for a small model of characters: `12+34=`.
-    Terse,
 }
 
 /// The problems drawn for one side.

@@ -19,6 +19,7 @@ mod pass;
 mod place;
 mod problem;
 mod question;
+mod style;
 pub mod template;
 
 pub use near::{Near, near};

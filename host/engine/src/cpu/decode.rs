@@ -25,6 +25,7 @@ use super::half::is_apart;
 use super::head::finish;
 use super::kernels::{norm, rotate, wide};
 use super::packed::PackedWeights;
+use super::parked::{Caches, Parked, Prefix};
 use super::supply::{Supply, Wanted};
 use super::weights::{Weights, sized};
 use crate::core::Answered;
@@ -38,37 +39,11 @@ const SHARED: usize = 256;
 /// Maximum bytes of weights that stay in a core's cache.
 const NEAR: usize = 4 << 20;
 
-/// The result of reading a prompt.
-struct Prefix {
-    /// Keys and values of each block, in a cache for `tokens` tokens.
-    blocks: Vec<Caches>,
-    tokens: usize,
-    /// Logits after the prompt's last token, `[V]`.
-    logits: Vec<f32>,
-}
-
-/// Keys and values in the layout of [`Cache`]. An answer's has all blocks, one after the other.
-type Caches = (Vec<f32>, Vec<f32>);
-
 /// A row of a tile: an answer that is being generated.
 struct Active {
     number: usize,
     past: Parked,
     draft: Draft,
-}
-
-/// What was computed of a prompt and the tokens after it.
-pub struct Parked {
-    prefix: Arc<Prefix>,
-    /// Keys and values of the tokens after the prompt.
-    keys: Vec<f32>,
-    values: Vec<f32>,
-    /// Layout of one block's keys and values.
-    cache: Cache,
-    /// Number of tokens after the prompt that were read.
-    read: usize,
-    /// The token that was generated last and not read yet.
-    newest: Option<u32>,
 }
 
 /// Buffers of a tile, kept from one token to the next.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::decode::Parked;
+use super::parked::Parked;
 use crate::core::Request;
 use crate::talk::NextTurn;
 

@@ -16,7 +16,7 @@ use allot_allocation::seed::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::{Game, Step};
-use crate::generate::Style;
+use crate::style::Style;
 
 /// A game, as in a problem's gold answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
