@@ -450,7 +450,7 @@ fn a_config_says_who_judges_and_what_is_wrong_with_that() {
             "grader = \"math_verify\"".to_owned(),
             "`run.toml` line 2, `grader = \"math_verify\"`: unknown variant `math_verify`, expected one of \
              `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, \
-             `number`, `math-verify` (needs math-verify: a Python that has it, or allot fetch math-verify), `command` (needs a program of yours), `functions` (needs python3 and a file of functions), `python` (needs CPython for Wasm: allot fetch python), `http` (needs a server), `component` (needs a component of yours: allot new --kind grader), `environment` (needs a Python with verifiers or reasoning-gym), `pattern`",
+             `number`, `math-verify` (needs math-verify: a Python that has it, or allot fetch math-verify), `command` (needs a program of yours), `functions` (needs python3 and a file of functions), `python` (needs CPython for Wasm: allot fetch python), `http` (needs a server), `component` (needs a component of yours: allot new --kind grader), `environment` (needs a Python with verifiers or reasoning-gym), `pattern`, `episode` (needs a section [environment])",
             "did you mean `math-verify`?",
         ),
     ] {

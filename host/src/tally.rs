@@ -105,6 +105,20 @@ impl StepTally {
         if end.again > 0 {
             numbers.push(("alloc/again", end.again as f64));
         }
+        numbers.extend(self.length_numbers());
+        let mut numbers: Vec<(String, f64)> =
+            numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        numbers.extend(end.rewards.iter().map(|(part, mean)| (format!("rewards/{part}/mean"), *mean)));
+        numbers.extend(end.metrics.iter().cloned());
+        numbers.extend(end.accuracy.map(|accuracy| ("accuracy".to_owned(), accuracy)));
+        numbers.extend(end.scores.iter().cloned());
+        numbers.extend(self.own.iter().map(|(name, (sum, n))| (format!("policy/{name}"), sum / n)));
+        numbers
+    }
+
+    /// Returns the metrics of lengths, by name.
+    fn length_numbers(&self) -> Vec<(&'static str, f64)> {
+        let mut numbers = Vec::new();
         for (names, lengths) in [
             (["completions/mean_length", "completions/min_length", "completions/max_length"], &self.lengths),
             (
@@ -122,13 +136,6 @@ impl StepTally {
                 [share(sum, lengths.len() as f64), end(lengths.iter().min()), end(lengths.iter().max())];
             numbers.extend(names.into_iter().zip(three));
         }
-        let mut numbers: Vec<(String, f64)> =
-            numbers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        numbers.extend(end.rewards.iter().map(|(part, mean)| (format!("rewards/{part}/mean"), *mean)));
-        numbers.extend(end.metrics.iter().cloned());
-        numbers.extend(end.accuracy.map(|accuracy| ("accuracy".to_owned(), accuracy)));
-        numbers.extend(end.scores.iter().cloned());
-        numbers.extend(self.own.iter().map(|(name, (sum, n))| (format!("policy/{name}"), sum / n)));
         numbers
     }
 }

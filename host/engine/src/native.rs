@@ -122,6 +122,9 @@ impl NativeConfig {
     }
 }
 
+/// A granted rollout: its prompt, its position, and its own sampling settings.
+type Place = (PromptId, u32, Option<SamplerSettings>);
+
 /// The engine that runs a language model on this machine.
 pub struct Native {
     core: Box<dyn Core>,
@@ -198,7 +201,7 @@ impl Native {
     /// Returns the rollout for an answer to a prompt at a position.
     fn told(
         &self,
-        (prompt, position, sampling): (PromptId, u32, Option<SamplerSettings>),
+        (prompt, position, sampling): Place,
         answered: Answered,
         episode: Option<Box<Episode>>,
     ) -> Sample<Answer> {
@@ -222,6 +225,24 @@ impl Native {
         }
     }
 
+    /// Returns the episodes of a grant, in its order, each with the seed of its draws.
+    fn openings(&self, grant: &Grant, purpose: Purpose) -> Vec<(Place, Opening, u64)> {
+        let run = self.config.seed;
+        let mut all = Vec::new();
+        for line in grant.lines() {
+            // Held-out prompts start alike in each evaluation.
+            let since =
+                if purpose == Purpose::Training { self.version.saturating_sub(line.begun) } else { 0 };
+            let start = seed::start(run, line.prompt, since);
+            for position in line.first..line.first + line.count {
+                let opening = Opening { number: all.len(), prompt: line.prompt, start };
+                let seed = seed::rollout(run, line.prompt, self.version, position);
+                all.push(((line.prompt, position, line.sampling), opening, seed));
+            }
+        }
+        all
+    }
+
     /// Samples the episodes of a grant, with their environments.
     fn play(
         &mut self,
@@ -233,19 +254,11 @@ impl Native {
         let (sampling, limits) = (self.config.sampling(purpose), environments.limits());
         let channel = Talk::channel();
         let (mut places, mut prompts, mut dialogues) = (Vec::new(), Vec::new(), Vec::new());
-        for line in grant.lines() {
-            // Held-out prompts start alike in each evaluation.
-            let since =
-                if purpose == Purpose::Training { self.version.saturating_sub(line.begun) } else { 0 };
-            let start = seed::start(self.config.seed, line.prompt, since);
-            for position in line.first..line.first + line.count {
-                let opening = Opening { number: places.len(), prompt: line.prompt, start };
-                let seed = seed::rollout(self.config.seed, line.prompt, self.version, position);
-                dialogues.push(Some(Dialogue::new(opening, seed, sampling.with(line.sampling), limits)));
-                places.push((line.prompt, position, line.sampling));
-                prompts.push(self.prompt(line.prompt));
-                environments.begin(opening, &Replies::of(&channel.0, opening.number, 0));
-            }
+        for (place, opening, seed) in self.openings(grant, purpose) {
+            dialogues.push(Some(Dialogue::new(opening, seed, sampling.with(place.2), limits)));
+            places.push(place);
+            prompts.push(self.prompt(opening.prompt));
+            environments.begin(opening, &Replies::of(&channel.0, opening.number, 0));
         }
         let mut samples: Vec<Option<Sample<Answer>>> = vec![None; places.len()];
         let tell = channel.0.clone();

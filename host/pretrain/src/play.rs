@@ -120,7 +120,12 @@ pub fn measure(
         return Err(error);
     }
     let solved: Vec<u32> = games.iter().map(|(_, _, correct)| u32::from(*correct)).collect();
+    Ok(counted(&solved, samples))
+}
+
+/// Returns how many exercises the likeliest tokens solved, and how often each was solved by the others.
+fn counted(solved: &[u32], samples: usize) -> (usize, Vec<u32>) {
     let of_each = solved.chunks_exact(samples + 1);
     let greedy = of_each.clone().map(|of_one| of_one[samples]).sum::<u32>() as usize;
-    Ok((greedy, of_each.map(|of_one| of_one[..samples].iter().sum()).collect()))
+    (greedy, of_each.map(|of_one| of_one[..samples].iter().sum()).collect())
 }

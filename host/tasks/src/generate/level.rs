@@ -22,7 +22,7 @@ pub struct Level {
     pub operators: Option<Vec<Operator>>,
     /// Range of a countdown's target; by default 1 to 100, as in TinyZero's data.
     pub target: Option<Range>,
-    /// Numbers that the hidden one of a guess may be, by default 16; all have at most `digits` digits.
+    /// Numbers that the hidden one of a guess may be, by default 16, or as many as there are; all have at most `digits` digits.
     pub span: Option<Range>,
     /// Calls of a guess's tool, by default 4.
     pub calls: Option<Range>,
@@ -79,7 +79,7 @@ impl Level {
             ("terms", terms, 2, most_terms),
             ("digits", digits, 1, most_digits),
             ("target", self.target.map_or((1, 1), Range::ends), 0, u32::MAX),
-            ("span", self.span(), 1, power(digits.1.min(most_digits)) as u32),
+            ("span", self.span(), 1, power(digits.1.min(6)) as u32),
             ("calls", self.calls(), 0, 64),
         ];
         for (key, (from, to), least, most) in ranges {
@@ -117,7 +117,8 @@ impl Level {
 
     /// Returns the least and the greatest count of numbers that a hidden one may be.
     fn span(&self) -> (u32, u32) {
-        self.span.map_or((16, 16), Range::ends)
+        let usual = 16.min(power(self.digits.ends().1.min(6)) as u32);
+        self.span.map_or((usual, usual), Range::ends)
     }
 
     /// Returns the least and the greatest number of calls.
