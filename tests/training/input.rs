@@ -128,13 +128,13 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     ");
     insta::assert_snapshot!(wrong("[optimizer]", "[optimiser]"), @"
-    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollout_server`, `model`, `sampling`, `requests`, `update`, `optimizer`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
+    error: `run.toml` line 26, `[optimiser]`: unknown field `optimiser`, expected one of `run`, `budget`, `policy`, `advantage`, `engine`, `rollout_server`, `model`, `sampling`, `requests`, `update`, `optimizer`, `environment`, `reward`, `evaluation`, `checkpoint`, `data`, `tasks`, `compare`
 
     hint: did you mean `optimizer`?
     exit code 2
     ");
     insta::assert_snapshot!(wrong("grader = \"exact\"", "grader = \"exakt\""), @r#"
-    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify` (needs math-verify: a Python that has it, or allot fetch math-verify), `command` (needs a program of yours), `functions` (needs python3 and a file of functions), `python` (needs CPython for Wasm: allot fetch python), `http` (needs a server), `component` (needs a component of yours: allot new --kind grader), `environment` (needs a Python with verifiers or reasoning-gym), `pattern`
+    error: `run.toml` line 24, `grader = "exakt"`: unknown variant `exakt`, expected one of `hendrycks`, `tinker`, `dapo-line`, `dapo-box`, `integer`, `choice`, `countdown`, `exact`, `number`, `math-verify` (needs math-verify: a Python that has it, or allot fetch math-verify), `command` (needs a program of yours), `functions` (needs python3 and a file of functions), `python` (needs CPython for Wasm: allot fetch python), `http` (needs a server), `component` (needs a component of yours: allot new --kind grader), `environment` (needs a Python with verifiers or reasoning-gym), `pattern`, `episode` (needs a section [environment])
 
     hint: did you mean `exact`?
     exit code 2

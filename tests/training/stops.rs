@@ -58,9 +58,27 @@ fn so_does_one_whose_rounds_are_in_portions() {
     stopped_again_and_again(&scratch);
 }
 
+/// Stops a run until it is over, and again from its start if no stop came amid finished rollouts: when one comes is up to
+/// the machine.
 fn stopped_again_and_again(scratch: &Scratch) {
     let (whole, run) = (scratch.path().join("whole"), scratch.path().join("out"));
     let table = trained(scratch, &["run.toml", "--out", "whole"]);
+    let (mut within, mut paid) = (0, 0);
+    for _ in 0..6 {
+        let _ = fs::remove_dir_all(&run);
+        let (stops, rollouts) = stopped_to_the_end(scratch, &table);
+        assert_same_but_parts(&whole, &run, 4);
+        (within, paid) = (within + stops, paid.max(rollouts));
+        if within >= 2 && paid > 10 {
+            return;
+        }
+    }
+    panic!("{within} stops within a round, {paid} rollouts kept at most");
+}
+
+/// Returns how many stops came within a round, and how many rollouts one of them kept at most.
+fn stopped_to_the_end(scratch: &Scratch, table: &str) -> (usize, usize) {
+    let run = scratch.path().join("out");
     let (mut within, mut paid, mut before) = (0, 0, 0);
     for n in 0..200 {
         let mut child = started(scratch);
@@ -73,7 +91,7 @@ fn stopped_again_and_again(scratch: &Scratch) {
         before = bytes(&run);
         if done.status.success() {
             assert_eq!(String::from_utf8_lossy(&done.stdout), table);
-            break;
+            return (within, paid);
         }
         assert_eq!(done.status.code(), Some(1), "{said}");
         assert!(said.lines().last().unwrap().starts_with("paused "), "{said}");
@@ -85,9 +103,7 @@ fn stopped_again_and_again(scratch: &Scratch) {
         paid = paid.max(rollouts);
         assert!(rollouts == 0 || at == "Sampling", "{rollouts} rollouts are kept, and the run is {at}");
     }
-    assert!(within >= 2 && paid > 10, "{within} stops within a round, {paid} rollouts kept at most");
-    assert!(run.join("record.jsonl").exists());
-    assert_same_but_parts(&whole, &run, 4);
+    panic!("the run does not come to its end");
 }
 
 #[test]
