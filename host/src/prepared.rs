@@ -7,7 +7,7 @@ use allot_allocation::{Run, Terms};
 use allot_base::{Error, Result};
 use allot_config::settings;
 use allot_config::train::TrainConfig;
-use allot_engine::cpu::{Memory, Sampled, Setup};
+use allot_engine::cpu::{Memory, OPEN, Sampled, Setup};
 use allot_engine::model::{By, Shape};
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
@@ -195,6 +195,8 @@ fn memory(config: &TrainConfig, shape: &Shape, setup: &Setup) -> Result<Memory> 
         DeviceName::Cpu => {
             // A policy that requests fewer rollouts per prompt has more prompts at a time.
             let together = config.run.rollouts.min(config.evaluation.rollouts) as usize;
+            // Episodes that wait for their environments keep their keys and values, too.
+            let rows = if config.environment.is_some() { rows.saturating_mul(OPEN) } else { rows };
             let sampled = Sampled { rows, answer: after_prompt(config), together };
             let memory = Memory::of(shape, setup, sampled, micro, update.recompute);
             Ok(if config.run.lag > 0 { memory.with_learner(model.dtype) } else { memory })

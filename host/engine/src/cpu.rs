@@ -56,7 +56,7 @@ use block::RopeTable;
 use decode::{Decode, Tell};
 use packed::PackedWeights;
 use pass::{Pass, PassContext};
-use supply::{Supply, Turns};
+use supply::{Closing, Supply, Turns};
 use weights::{Gradients, Weights};
 
 /// Returns whether the processor has an instruction for bf16 products. Without it, float32 gives the same.
@@ -66,6 +66,9 @@ pub fn has_bf16() -> bool {
 
 /// Limit in bytes of the gradients of all threads together; beyond it, threads share gradients.
 const GRADIENTS: usize = 2 << 30;
+
+/// Maximum number of open episodes for each row. One that waits for its environment has no row.
+pub const OPEN: usize = 2;
 
 /// A model on the CPU, with its training state.
 pub struct Cpu {
@@ -281,7 +284,7 @@ impl Core for Cpu {
         if prompts.is_empty() {
             return Ok(());
         }
-        let turns = Arc::new(Turns::new(prompts, room));
+        let turns = Arc::new(Turns::new(prompts, room, OPEN * rows.max(1)));
         let (supply, events) = (Supply::Episodes(Arc::clone(&turns)), talk.sender());
         self.pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
@@ -293,6 +296,7 @@ impl Core for Cpu {
                 };
                 self.decode(&supply, (stops, rows), &tell, interrupt);
             });
+            let _closing = Closing(&turns);
             let mut open = prompts.len();
             while open > 0
                 && let Some(next) = talk.wait(interrupt)
@@ -307,7 +311,6 @@ impl Core for Cpu {
                     }
                 }
             }
-            turns.close();
         });
         Ok(())
     }

@@ -33,11 +33,22 @@ pub struct Wanted<'a> {
     pub room: usize,
 }
 
+/// Closes turns when it is dropped, so that no thread waits for a turn after a panic.
+pub struct Closing<'a>(pub &'a Turns<'a>);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// The turns of episodes that are due, and what is kept of those that wait.
 pub struct Turns<'a> {
     prompts: &'a [&'a [u32]],
     /// Maximum number of tokens of an episode after its prompt.
     room: usize,
+    /// Maximum number of episodes that are open: each keeps its keys and values.
+    most: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -47,20 +58,23 @@ struct State {
     first: VecDeque<(usize, NextTurn)>,
     later: VecDeque<(usize, NextTurn)>,
     parked: Vec<Option<Parked>>,
+    /// Episodes that have begun and not ended.
+    open: usize,
     /// Whether no more turns will come.
     closed: bool,
 }
 
 impl<'a> Turns<'a> {
     /// Returns turns of an episode for each prompt; none is due yet.
-    pub fn new(prompts: &'a [&'a [u32]], room: usize) -> Self {
+    pub fn new(prompts: &'a [&'a [u32]], room: usize, most: usize) -> Self {
         let state = State {
             first: VecDeque::new(),
             later: VecDeque::new(),
             parked: std::iter::repeat_with(|| None).take(prompts.len()).collect(),
+            open: 0,
             closed: false,
         };
-        Self { prompts, room, state: Mutex::new(state), changed: Condvar::new() }
+        Self { prompts, room, most, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Adds a turn that is due.
@@ -71,13 +85,18 @@ impl<'a> Turns<'a> {
         self.changed.notify_one();
     }
 
-    /// Drops what is kept of an episode that has ended.
+    /// Drops what is kept of an episode that has ended. Another one may begin.
     pub fn end(&self, number: usize) {
-        self.state().parked[number] = None;
+        let mut state = self.state();
+        // An episode that ended before its first turn was never open.
+        if state.parked[number].take().is_some() {
+            state.open -= 1;
+            self.changed.notify_one();
+        }
     }
 
     /// Stops all threads that wait for turns.
-    pub fn close(&self) {
+    fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
@@ -89,24 +108,36 @@ impl<'a> Turns<'a> {
 
     fn take(&self, wanted: usize, wait: bool) -> Vec<Wanted<'a>> {
         let mut state = self.state();
-        while wait && !state.closed && state.first.is_empty() && state.later.is_empty() {
+        let mut taken = Vec::new();
+        loop {
+            while taken.len() < wanted && !state.closed {
+                let Some((number, turn)) = state.next(self.most) else { break };
+                let (prompt, parked) = (self.prompts[number], state.parked[number].take());
+                let NextTurn { read, seed, sampling } = turn;
+                let request = Request { prompt, history: &[], seed, sampling };
+                taken.push(Wanted { number, prompt, read, parked, request, room: self.room });
+            }
+            if !taken.is_empty() || !wait || state.closed {
+                return taken;
+            }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let mut taken = Vec::new();
-        while taken.len() < wanted && !state.closed {
-            let Some((number, turn)) = state.later.pop_front().or_else(|| state.first.pop_front()) else {
-                break;
-            };
-            let (prompt, parked) = (self.prompts[number], state.parked[number].take());
-            let NextTurn { read, seed, sampling } = turn;
-            let request = Request { prompt, history: &[], seed, sampling };
-            taken.push(Wanted { number, prompt, read, parked, request, room: self.room });
-        }
-        taken
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns the next turn that is due, if there is one; a first turn only with fewer than `most` open episodes.
+    fn next(&mut self, most: usize) -> Option<(usize, NextTurn)> {
+        if let Some(later) = self.later.pop_front() {
+            return Some(later);
+        }
+        let first = if self.open < most { self.first.pop_front() } else { None };
+        self.open += usize::from(first.is_some());
+        first
     }
 }
 
