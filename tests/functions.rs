@@ -165,6 +165,9 @@ def ranks(data_sources, solution_strs, ground_truths, extra_infos):
 def few(completions, **kwargs):
     return [1.0]
 
+def odd(completions, **kwargs):
+    return [float("nan") if c == "a" else 1.0 for c in completions]
+
 def one(solution_str, ground_truth):
     return 1.0
 "#;
@@ -212,6 +215,8 @@ fn a_function_may_compare_all_answers_to_a_prompt() {
     let told = said(&["few"], &[(1, "a"), (2, "a"), (2, "b")]);
     let failed = raised("ValueError: few gave 1 rewards for 2 answers");
     assert_eq!(told, [reward(1.0, None), failed.clone(), failed]);
+    let told = said(&["odd"], &[(1, "a"), (1, "b")]);
+    assert_eq!(told, [raised("odd gave a reward of nan"), reward(1.0, None)], "it costs its own answer");
     let told = said(&["one"], &answers[..1]);
     let lone = "TypeError: one takes one answer; with `group` it takes `completions` or `solution_strs`";
     assert_eq!(told, [raised(lone)]);

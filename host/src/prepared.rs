@@ -86,10 +86,12 @@ impl<'a> Prepared<'a> {
         if let Some(date) = config.model.date {
             tokens.set_date(date);
         }
-        let problems = Problems::of(found?, &config, &tokens, longest)?;
+        let mut problems = Problems::of(found?, &config, &tokens, longest)?;
         // A run that is resumed or repeated uses the same date.
         config.model.date = config.model.date.or(tokens.date());
-        config.environment.map_or(Ok(()), |e| Episodes::check(e, &tokens, &problems.all))?;
+        if let Some(environment) = config.environment {
+            problems.notes.extend(Episodes::check(environment, &tokens, &problems.all)?);
+        }
         let judges = graders::check(&config.reward, &problems.all)?;
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
         let run = policy.shown(config.run.run(problems.train as u32, settings), terms);

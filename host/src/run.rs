@@ -171,7 +171,8 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             let paid = came.iter().flatten().map(|s| (s.prompt, s.position, s.tokens));
             self.run.state.ledger.check(paid).map_err(|fault| Stop::Ledger { step, fault })?;
         }
-        let judged = self.judge(&came, &mut verdicts).await?;
+        // Part of a round has no rewards if they compare rollouts: others would have been compared without it.
+        let judged = (whole || !self.reward.compares()) && self.judge(&came, &mut verdicts).await?;
         self.lap(Phase::Judging);
         let paid = came.into_iter().zip(verdicts).enumerate();
         let paid = paid.filter_map(|(place, (s, verdict))| Some(Paid { place, sample: s?, verdict }));

@@ -42,7 +42,7 @@ fn played(
                 }
             }
             Event::Reply(..) => panic!("nobody sent this"),
-            Event::Tick => return None,
+            Event::Tick | Event::Lost => return None,
         };
         so_far[number].extend(&read);
         let turn = episodes[number].len();
@@ -206,9 +206,62 @@ fn an_environment_that_lies_costs_its_own_rollouts() {
             continue;
         }
         let episode = lied.answer.episode.as_ref().unwrap();
-        assert_eq!((episode.stopped, episode.end.reward), (Stopped::MaxReadTokens, None));
+        assert_eq!((episode.stopped, episode.end.reward), (Stopped::EnvironmentError, None));
         assert!(episode.end.trouble.as_ref().unwrap().contains("went on"), "{:?}", episode.end);
         assert_eq!(lied.tokens, episode.turns[0].tokens, "what was sampled is paid for");
+    }
+}
+
+/// On every core: what is sampled turn by turn has the log-probabilities that a pass over the whole episode gives.
+#[test]
+fn each_core_says_of_an_episode_what_it_says_of_a_pass_over_it() {
+    let never = Interrupt::new();
+    for kind in cores() {
+        for folder in folders() {
+            let case = Case::read(&folder);
+            let mut core = (kind.make)(&case.checkpoint, Setup { longest: 200, ..setup(2) });
+            let asked = prompts();
+            let episodes = played(&asked, 3, |prompts, talk, rows| {
+                core.converse(prompts, &stops(), rows, 180, talk, &never).unwrap();
+            });
+            let mut furthest = 0.0_f32;
+            for (number, (prompt, turns)) in asked.iter().zip(&episodes).enumerate() {
+                let (mut tokens, mut observed) = (prompt.clone(), Vec::new());
+                for (read, answered) in turns {
+                    observed.extend((!read.is_empty()).then(|| tokens.len()..tokens.len() + read.len()));
+                    tokens.extend(read);
+                    tokens.extend(&answered.tokens);
+                }
+                let sequence =
+                    Sequence { tokens: &tokens, prompt: prompt.len(), observed: &observed, mask: None };
+                let temperature = 1.0 + 0.2 * (number % 2) as f32;
+                let scored = core.score(&[sequence], PassOptions { temperature, ..PLAIN }, false).unwrap();
+                let said: Vec<f32> = turns.iter().flat_map(|(_, turn)| turn.log_probs.clone()).collect();
+                assert_eq!(scored[0].len(), said.len());
+                for (scored, said) in scored[0].iter().zip(said) {
+                    furthest = furthest.max((scored.log_prob - said).abs());
+                }
+            }
+            assert!(furthest <= kind.sampled, "{} {}: {furthest:e}", kind.name, name(&folder));
+        }
+    }
+}
+
+/// A thread that panics ends sampling with its panic, and nothing waits for its turns.
+#[test]
+fn a_panic_among_episodes_is_a_panic() {
+    let case = Case::read(&folders().swap_remove(0));
+    for threads in [1, 3] {
+        let core = Cpu::new(&case.checkpoint, Setup { longest: 200, ..setup(threads) }).unwrap();
+        // A token that the model does not have.
+        let broken = [vec![8, 9], vec![u32::MAX - 1]];
+        let asked: Vec<Vec<u32>> = (0..20).map(|i| broken[usize::from(i == 11)].clone()).collect();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            played(&asked, 8, |prompts, talk, rows| {
+                core.converse(prompts, &stops(), rows, 200, talk, &Interrupt::new()).unwrap();
+            })
+        }));
+        assert!(panicked.is_err());
     }
 }
 

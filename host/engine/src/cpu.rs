@@ -288,6 +288,7 @@ impl Core for Cpu {
         let (supply, events) = (Supply::Episodes(Arc::clone(&turns)), talk.sender());
         self.pool.in_place_scope(|scope| {
             scope.spawn(move |_| {
+                let _lost = TellIfLost(&events);
                 let tell = |whole: Vec<(usize, Answered)>| {
                     for (number, turn) in whole {
                         // The receiver is gone after an interrupt.
@@ -439,6 +440,17 @@ impl Core for Cpu {
 
     fn load_training(&mut self, folder: &Path, model: &Path, steps: u32) -> Result<(), ModelError> {
         self.load_training(folder, model, steps)
+    }
+}
+
+/// Says that the sampling threads are lost if it is dropped in a panic, so that nothing waits for their turns.
+struct TellIfLost<'a>(&'a mpsc::Sender<Event>);
+
+impl Drop for TellIfLost<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.send(Event::Lost);
+        }
     }
 }
 

@@ -127,9 +127,11 @@ impl Dialogue {
 
     /// Returns the complete episode, with its tokens.
     pub(crate) fn finish(self, end: Ended) -> (Answered, Episode) {
-        let failed = end.reward.is_none() && end.trouble.is_some();
-        let by_environment = if failed { Stopped::EnvironmentError } else { Stopped::Done };
-        let stopped = self.stopped.unwrap_or(by_environment);
+        // Nothing that is kept has a number that is none.
+        let odd = end.reward.iter().chain(end.parts.iter().map(|(_, x)| x)).copied().find(|x| !x.is_finite());
+        let end = odd.map_or(end, |odd| Ended::failed(format!("the environment gave a reward of {odd}")));
+        let failed = end.reward.is_none() && end.parts.is_empty();
+        let stopped = if failed { Stopped::EnvironmentError } else { self.stopped.unwrap_or(Stopped::Done) };
         let generated = self.answered.tokens.len().max(1);
         let truncated = matches!(stopped, Stopped::MaxTokens | Stopped::MaxReadTokens);
         let entropy = (self.entropy / generated as f64) as f32;

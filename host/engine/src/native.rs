@@ -265,6 +265,7 @@ impl Native {
         let take = &mut |event| {
             let number = match &event {
                 Event::Turn(number, _) | Event::Reply(number, ..) => *number,
+                Event::Lost => return None,
                 Event::Tick => {
                     dialogues.iter().flatten().for_each(|dialogue| dialogue.overdue(&tell));
                     return None;
@@ -280,7 +281,7 @@ impl Native {
                 Event::Reply(_, index, reply) => {
                     dialogue.as_mut()?.reply((index, reply), environments, &tell)?
                 }
-                Event::Tick => return None,
+                Event::Tick | Event::Lost => return None,
             };
             match followed {
                 Followed::Next(next) => Some(next),

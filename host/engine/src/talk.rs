@@ -10,7 +10,7 @@
 //! A core samples other turns while an episode waits for its environment.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::episode::Reply;
 use crate::model::ModelError;
@@ -29,6 +29,8 @@ pub enum Event {
     Reply(usize, u32, Reply),
     /// Some time has passed.
     Tick,
+    /// The core's threads are gone: one has panicked.
+    Lost,
 }
 
 /// What follows in an episode, given by its number.
@@ -55,6 +57,8 @@ pub struct NextTurn {
 pub struct Talk<'a> {
     tell: Sender<Event>,
     told: Receiver<Event>,
+    /// The last [`Event::Tick`].
+    ticked: Instant,
     take: &'a mut dyn FnMut(Event) -> Option<Next>,
 }
 
@@ -64,7 +68,7 @@ impl<'a> Talk<'a> {
         (tell, told): (Sender<Event>, Receiver<Event>),
         take: &'a mut dyn FnMut(Event) -> Option<Next>,
     ) -> Self {
-        Self { tell, told, take }
+        Self { tell, told, ticked: Instant::now(), take }
     }
 
     /// Returns a channel for events.
@@ -77,23 +81,30 @@ impl<'a> Talk<'a> {
         self.tell.clone()
     }
 
-    /// Waits for an event, and returns what follows it and all other events that are there. After an
-    /// interrupt, returns `None`.
+    /// Waits for an event, and returns what follows it and all other events that are there. Returns `None` after
+    /// an interrupt, and if the core is lost.
     pub(crate) fn wait(&mut self, interrupt: &Interrupt) -> Option<Vec<Next>> {
         let first = loop {
             if interrupt.is_asked() {
                 return None;
             }
+            // Also while there are other events. What follows from it is an event of its own.
+            if self.ticked.elapsed() >= LOOK {
+                self.ticked = Instant::now();
+                (self.take)(Event::Tick);
+            }
             match self.told.recv_timeout(LOOK) {
+                Ok(Event::Lost) | Err(RecvTimeoutError::Disconnected) => return None,
                 Ok(event) => break event,
-                // What follows from it is an event of its own.
-                Err(RecvTimeoutError::Timeout) => drop((self.take)(Event::Tick)),
-                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
             }
         };
         let mut all: Vec<Next> = (self.take)(first).into_iter().collect();
         while let Ok(event) = self.told.try_recv() {
-            all.extend((self.take)(event));
+            match event {
+                Event::Lost => return None,
+                event => all.extend((self.take)(event)),
+            }
         }
         Some(all)
     }

@@ -33,23 +33,41 @@ struct Open {
 
 impl Episodes {
     /// Checks that each problem can be played, and that the model's chat template can be continued if it is needed.
+    /// Returns notes on limits that end games early.
     ///
     /// # Errors
     ///
     /// A problem that describes no game, or a template that refuses or changes what is said.
-    pub fn check(settings: EnvironmentSettings, tokens: &Tokens, problems: &[Problem]) -> Result<()> {
+    pub fn check(
+        settings: EnvironmentSettings,
+        tokens: &Tokens,
+        problems: &[Problem],
+    ) -> Result<Vec<String>> {
+        let EnvironmentSettings { embedded, max_turns, max_read_tokens } = settings;
+        let (mut turns, mut read) = (Vec::new(), Vec::new());
         for problem in problems {
             let gold = problem.gold.first().map_or("", String::as_str);
-            if let Err(why) = settings.embedded.open(gold, 0) {
-                let (name, question) = (settings.embedded.name(), shown::name(&problem.question));
-                let what = format!("environment `{name}` can't play `{question}`: {why}");
-                return Err(Error::new(what).hint(format!("use [[tasks]] of kind `{name}`")));
-            }
+            let most = embedded.most(gold).map_err(|why| {
+                let (name, question) = (embedded.name(), shown::name(&problem.question));
+                let error = Error::new(format!("environment `{name}` can't play `{question}`: {why}"));
+                error.hint(format!("use [[tasks]] of kind `{name}`"))
+            })?;
+            let reply = tokens.reply(&most.reply, matches!(problem.ask, Ask::Chat(_)), None)?;
+            turns.push(u64::from(most.replies) + 1);
+            read.push(u64::from(most.replies) * reply.len() as u64);
         }
-        if problems.iter().any(|problem| matches!(problem.ask, Ask::Chat(_))) {
-            tokens.reply("?", true, None)?;
-        }
-        Ok(())
+        let over = |what: &str, key: &str, limit: u32, of_each: &[u64]| {
+            let (longest, games) =
+                (of_each.iter().max()?, of_each.iter().filter(|n| **n > limit.into()).count());
+            (games > 0).then(|| {
+                format!("{games} games can take up to {longest} {what}, and `environment.{key}` ends them after {limit}")
+            })
+        };
+        let notes = [
+            over("turns", "max_turns", max_turns, &turns),
+            over("tokens of their environment", "max_read_tokens", max_read_tokens, &read),
+        ];
+        Ok(notes.into_iter().flatten().collect())
     }
 
     /// Returns the environments for these problems.

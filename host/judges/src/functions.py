@@ -13,6 +13,7 @@ import asyncio
 import importlib.util
 import inspect
 import json
+import math
 import os
 import platform
 import sys
@@ -154,6 +155,9 @@ def judge(function, asked, messages):
 
 def verdict(names, told):
     """What is said of an answer, from each function's reward of it."""
+    for name, one in zip(names, told):
+        if one is not None and not math.isfinite(one[0]):
+            return {"error": f"{name} gave a reward of {one[0]}"}
     if any(one is None for one in told):
         return {"error": f"{names[[one is None for one in told].index(True)]} gave no reward"}
     said = {}

@@ -81,7 +81,8 @@ impl Reward<Answer> for Graded {
                 question.episode = sample.answer.episode.as_deref().map(said);
                 question.group = sample.prompt.0;
                 let asked = self.unjudged + (self.begun.len() - self.unread.len()) as u64;
-                if !self.judged_any && asked > self.patience() {
+                // Answers that are compared are asked about once all are there, and none is kept back from its group.
+                if !self.judged_any && asked > self.patience() && !self.compares() {
                     self.held.insert(place, question);
                 } else {
                     self.graders.ask(place, &question);
@@ -91,6 +92,10 @@ impl Reward<Answer> for Graded {
                 self.unread.insert(place, trouble.what);
             }
         }
+    }
+
+    fn compares(&self) -> bool {
+        self.graders.compare()
     }
 
     async fn score(&mut self, samples: &[(usize, &Sample<Answer>)]) -> Result<Vec<Verdict>> {
@@ -117,10 +122,6 @@ fn said(episode: &Episode) -> Opinion {
     let Ended { reward, correct, parts, trouble } = &episode.end;
     if reward.is_none() && parts.is_empty() {
         return Err(trouble.clone().unwrap_or_else(|| "the environment gave no reward".to_owned()));
-    }
-    let all = reward.iter().chain(parts.iter().map(|(_, x)| x));
-    if let Some(odd) = all.copied().find(|x| !x.is_finite()) {
-        return Err(format!("the environment gave a reward of {odd}"));
     }
     let reward = reward.filter(|_| parts.is_empty());
     Ok(Judgement { correct: Some(*correct), reward, parts: parts.clone(), share: None })

@@ -88,6 +88,11 @@ impl Graders {
         &self.config
     }
 
+    /// Returns whether a grader compares answers to the same prompt.
+    pub fn compare(&self) -> bool {
+        self.config.each().iter().any(RewardConfig::compares)
+    }
+
     /// Stores the replies of servers in a run's folder, and reuses those that are already there. `notice`
     /// is called when a server becomes unavailable, and when it is available again.
     pub fn keep(&mut self, folder: &Path, notice: fn(&str)) {

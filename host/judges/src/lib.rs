@@ -63,6 +63,11 @@ pub trait Reward<A> {
     /// granted ones. [`Reward::score`] returns its verdict.
     fn begin(&mut self, _place: usize, _sample: &Sample<A>) {}
 
+    /// Returns whether rewards compare rollouts of one prompt, so that they are given only once a round is complete.
+    fn compares(&self) -> bool {
+        false
+    }
+
     /// Returns a verdict for each of these rollouts, given with their places, in their order. Missing
     /// verdicts at the end count as unscorable. An error ends the run, because grading is impossible.
     fn score(&mut self, samples: &[(usize, &Sample<A>)]) -> impl Future<Output = Result<Vec<Verdict>>>;

@@ -7,7 +7,7 @@ use allot_engine::core::{Answered, Core};
 use allot_engine::episode::Reply;
 use allot_engine::talk::{Event, Next, NextTurn, Talk};
 use allot_engine::{Interrupt, Sampling, Stops};
-use allot_tasks::environment::guess::{Bounds, Guess, Move};
+use allot_tasks::environment::guess::{Guess, Move};
 use allot_tasks::environment::{Game as _, Step};
 
 use super::{Alphabet, Example, Exercise, told};
@@ -26,10 +26,11 @@ pub fn open(exercise: &Exercise, start: u64) -> Result<Guess> {
 /// Returns the most tokens of an exercise's episode after its question, and of one of its turns.
 pub fn longest(exercise: &Exercise) -> (usize, usize) {
     let Ok(game) = open(exercise, 0) else { return (0, 0) };
-    let Bounds { high, calls, .. } = game.left();
-    // A sign, a number and the end, with some room for what is no move; and what the tool says.
-    let (turn, reply) = (4 + high.to_string().len(), 1 + exercise.prompt.len());
-    ((calls as usize + 1) * turn + calls as usize * reply, turn)
+    let left = game.left();
+    // The end, and some room for what is no move.
+    let turn = Move::Compare(left.high).said(left.style).len() + 3;
+    let (calls, reply) = (left.calls as usize, left.longest_reply().len());
+    ((calls + 1) * turn + calls * reply, turn)
 }
 
 /// Returns an episode in which each call is anywhere, instead of in the middle, with the slip's probability.
@@ -90,7 +91,7 @@ pub fn measure(
     let mut failed = None;
     let take = &mut |event| {
         let (number, read) = match event {
-            Event::Tick => return None,
+            Event::Tick | Event::Lost => return None,
             Event::Reply(number, ..) => (number, Vec::new()),
             Event::Turn(number, Answered { tokens, .. }) => {
                 match games[number].0.turn(&alphabet.decode(&tokens)) {

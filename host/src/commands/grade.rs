@@ -11,8 +11,8 @@ use allot_config::grade::GradeConfig;
 use allot_judges::Verdict;
 use allot_judges::graders::{self, Graders};
 use allot_outputs::graded::{self, GradedRow};
-use allot_settings::AnyGrader;
-use allot_tasks::dataset::AnsweredField;
+use allot_settings::{AnyGrader, RewardConfig};
+use allot_tasks::dataset::{Answered, AnsweredField};
 use clap::Args;
 
 use crate::screen::Screen;
@@ -104,13 +104,14 @@ fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> R
     let runtime = allot_remote::runtime()?;
     let mut graded = Vec::with_capacity(answers.rows.len());
     // Answers that are compared come in one portion.
-    let compared = config.reward.each().iter().any(|one| one.functions.as_ref().is_some_and(|f| f.group));
+    let compared = config.reward.each().iter().any(RewardConfig::compares);
     let most = if compared { answers.rows.len().max(1) } else { PORTION };
-    let mut groups: HashMap<&str, u32> = HashMap::new();
+    let mut groups: HashMap<(&str, &str, &[String]), u32> = HashMap::new();
     for portion in answers.rows.chunks(most) {
         for (place, row) in portion.iter().enumerate() {
             let next = groups.len() as u32;
-            let group = *groups.entry(&row.answered.question).or_insert(next);
+            let Answered { source, question, gold, .. } = &row.answered;
+            let group = *groups.entry((source, question, gold)).or_insert(next);
             graders.ask(place, &row.question(group));
         }
         let mut said = runtime.block_on(graders.finish())?;

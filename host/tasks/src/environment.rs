@@ -42,7 +42,27 @@ pub enum Step {
     },
 }
 
+/// The most that an episode's environment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Number of replies after which the next turn ends the game.
+    pub replies: u32,
+    /// The longest reply.
+    pub reply: String,
+}
+
 impl Embedded {
+    /// Returns the most that is said in the game that a problem's gold answer describes. The error says what is wrong
+    /// with the description.
+    pub fn most(self, gold: &str) -> Result<Most, String> {
+        match self {
+            Self::Guess => {
+                let left = guess::Guess::open(gold, 0)?.left();
+                Ok(Most { replies: left.calls, reply: left.longest_reply() })
+            }
+        }
+    }
+
     /// Returns the environment's name.
     pub fn name(self) -> &'static str {
         match self {

@@ -26,7 +26,7 @@ use super::head::finish;
 use super::kernels::{norm, rotate, wide};
 use super::packed::PackedWeights;
 use super::parked::{Caches, Parked, Prefix};
-use super::supply::{Supply, Wanted};
+use super::supply::{Guard, Supply, Wanted};
 use super::weights::{Weights, sized};
 use crate::core::Answered;
 use crate::draft::Draft;
@@ -111,6 +111,7 @@ impl Decode<'_> {
 
     /// Processes rows until none are left, at most `most` at a time.
     fn work(&self, supply: &Supply<'_>, most: usize) {
+        let _guard = Guard(supply);
         let mut rows: Vec<Active> = Vec::new();
         let mut free: Vec<Caches> = Vec::new();
         let mut shared: Option<(&[u32], Arc<Prefix>)> = None;

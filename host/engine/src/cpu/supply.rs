@@ -33,6 +33,17 @@ pub struct Wanted<'a> {
     pub room: usize,
 }
 
+/// Closes turns if it is dropped in a panic, which would otherwise leave the other threads waiting.
+pub struct Guard<'a>(pub &'a Supply<'a>);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let (true, Supply::Episodes(turns)) = (std::thread::panicking(), self.0) {
+            turns.close();
+        }
+    }
+}
+
 /// Closes turns when it is dropped, so that no thread waits for a turn after a panic.
 pub struct Closing<'a>(pub &'a Turns<'a>);
 

@@ -32,6 +32,9 @@ pub struct Bounds {
     pub style: Style,
 }
 
+/// What is said, in words, to what is no call.
+const NO_CALL: &str = "That is no call: reply `compare N` or `answer N`.";
+
 /// A game under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
@@ -64,6 +67,25 @@ impl Bounds {
 
     fn terse(&self) -> String {
         format!("{}-{}*{}:", self.low, self.high, self.calls)
+    }
+
+    /// Returns the longest text that the environment may say of this game: with the longest numbers, and to what is
+    /// no call.
+    pub fn longest_reply(&self) -> String {
+        let longest = Self { low: self.high, ..*self };
+        longest.says(Some(NO_CALL))
+    }
+
+    /// Returns what the environment says of what is left, after a call or after `what`.
+    fn says(&self, what: Option<&str>) -> String {
+        let Self { low, high, calls, style } = self;
+        let known = format!("It is from {low} to {high}. Calls left: {calls}.");
+        match (style, what) {
+            (Style::Terse, None) => self.terse(),
+            (Style::Terse, Some(_)) => format!("-{}", self.terse()),
+            (Style::Words, None) => known,
+            (Style::Words, Some(what)) => format!("{what} {known}"),
+        }
     }
 
     /// Returns the move of a player who halves what is left.
@@ -128,14 +150,7 @@ impl Guess {
     }
 
     fn says(&self, what: Option<&str>) -> Step {
-        let Bounds { low, high, calls, style } = self.left;
-        let known = format!("It is from {low} to {high}. Calls left: {calls}.");
-        Step::Says(match (style, what) {
-            (Style::Terse, None) => self.left.terse(),
-            (Style::Terse, Some(_)) => format!("-{}", self.left.terse()),
-            (Style::Words, None) => known,
-            (Style::Words, Some(what)) => format!("{what} {known}"),
-        })
+        Step::Says(self.left.says(what))
     }
 }
 
@@ -153,7 +168,7 @@ impl Game for Guess {
         };
         self.left.calls -= 1;
         let Some(Move::Compare(n)) = called else {
-            return self.says(Some("That is no call: reply `compare N` or `answer N`."));
+            return self.says(Some(NO_CALL));
         };
         // A number outside of the bounds says nothing new.
         if (low..high).contains(&n) {

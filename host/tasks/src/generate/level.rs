@@ -79,7 +79,8 @@ impl Level {
             ("terms", terms, 2, most_terms),
             ("digits", digits, 1, most_digits),
             ("target", self.target.map_or((1, 1), Range::ends), 0, u32::MAX),
-            ("span", self.span(), 1, power(digits.1.min(6)) as u32),
+            // Of the fewest digits that a problem may have.
+            ("span", self.span(), 1, power(digits.0.min(6)) as u32),
             ("calls", self.calls(), 0, 64),
         ];
         for (key, (from, to), least, most) in ranges {
@@ -117,7 +118,7 @@ impl Level {
 
     /// Returns the least and the greatest count of numbers that a hidden one may be.
     fn span(&self) -> (u32, u32) {
-        let usual = 16.min(power(self.digits.ends().1.min(6)) as u32);
+        let usual = 16.min(power(self.digits.ends().0.min(6)) as u32);
         self.span.map_or((usual, usual), Range::ends)
     }
 
