@@ -242,7 +242,9 @@ fn each_core_says_of_an_episode_what_it_says_of_a_pass_over_it() {
                     furthest = furthest.max((scored.log_prob - said).abs());
                 }
             }
-            assert!(furthest <= kind.sampled, "{} {}: {furthest:e}", kind.name, name(&folder));
+            // A device reads the turns so far as one prompt, in products of other shapes, which bf16 rounds otherwise.
+            let most = if kind.exact || kind.sampled == 0.0 { kind.sampled } else { kind.log_prob };
+            assert!(furthest <= most, "{} {}: {furthest:e}", kind.name, name(&folder));
         }
     }
 }
