@@ -7,7 +7,7 @@ use allot_allocation::seed;
 
 use crate::Sampling;
 use crate::environments::{Environments, Replies};
-use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Reply, Stopped, Turn};
+use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Reply, Stopped, Turn, read_tokens};
 use crate::request::Answered;
 use crate::talk::{Event, Next, NextTurn};
 
@@ -20,7 +20,6 @@ pub(crate) struct Dialogue {
     turns: Vec<Turn>,
     answered: Answered,
     entropy: f64,
-    read: u32,
     /// Index of the reply that is awaited, if one is, and since when.
     awaited: Option<(u32, Instant)>,
     /// Number of replies so far.
@@ -33,19 +32,7 @@ impl Dialogue {
     pub(crate) fn new(opening: Opening, seed: u64, sampling: Sampling, limits: EpisodeLimits) -> Self {
         let (turns, answered) = (Vec::new(), Answered::default());
         let (awaited, stopped) = (Some((0, Instant::now())), None);
-        Self {
-            opening,
-            seed,
-            sampling,
-            limits,
-            turns,
-            answered,
-            entropy: 0.0,
-            read: 0,
-            awaited,
-            replied: 0,
-            stopped,
-        }
+        Self { opening, seed, sampling, limits, turns, answered, entropy: 0.0, awaited, replied: 0, stopped }
     }
 
     /// Takes a turn that was sampled, and hands it to the environment.
@@ -97,7 +84,6 @@ impl Dialogue {
             self.await_reply(&[], environments, tell);
             return None;
         }
-        self.read += read.len() as u32;
         let sampling = Sampling { max_tokens: self.sampling.max_tokens - generated, ..self.sampling };
         let seed = seed::turn(self.seed, self.turns.len() as u32);
         self.turns.push(Turn { read: read.clone(), tokens: 0 });
@@ -116,10 +102,11 @@ impl Dialogue {
     /// Returns the limit that forbids another turn after `generated` tokens, with `more` tokens to read first.
     fn limit(&self, more: usize, generated: u32) -> Option<Stopped> {
         let EpisodeLimits { turns, read, .. } = self.limits;
+        let so_far = read_tokens(&self.turns);
         [
             (self.turns.len() as u32 >= turns, Stopped::MaxTurns),
             (generated >= self.sampling.max_tokens, Stopped::MaxTokens),
-            (self.read as usize + more > read as usize, Stopped::MaxReadTokens),
+            (so_far + more > read as usize, Stopped::MaxReadTokens),
         ]
         .into_iter()
         .find_map(|(reached, stopped)| reached.then_some(stopped))
@@ -127,7 +114,7 @@ impl Dialogue {
 
     /// Returns the complete episode, with its tokens.
     pub(crate) fn finish(self, end: Ended) -> (Answered, Episode) {
-        // Nothing that is kept has a number that is none.
+        // A checkpoint could not be read with rewards that are NaN or infinite.
         let odd = end.reward.iter().chain(end.parts.iter().map(|(_, x)| x)).copied().find(|x| !x.is_finite());
         let end = odd.map_or(end, |odd| Ended::failed(format!("the environment gave a reward of {odd}")));
         let failed = end.reward.is_none() && end.parts.is_empty();

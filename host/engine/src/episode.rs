@@ -1,8 +1,8 @@
 //! Episodes: rollouts of several turns between the model and an environment.
 //!
 //! An environment says something after each turn, or ends the episode with a reward. It never sees tokens of
-//! other episodes, and nothing that it does costs more than its own rollout: a failure, a reply to an old turn
-//! or to none, or a text that is too long ends the episode for a reason that is recorded.
+//! other episodes, and nothing that it does costs more than its own rollout: a failure or a text that is too
+//! long ends the episode for a reason that is recorded, and a reply to an earlier turn is ignored.
 
 use std::time::Duration;
 
@@ -115,6 +115,11 @@ pub struct Turn {
 impl Episode {
     /// Returns the number of tokens read from the environment.
     pub fn read(&self) -> usize {
-        self.turns.iter().map(|turn| turn.read.len()).sum()
+        read_tokens(&self.turns)
     }
+}
+
+/// Returns the number of tokens read in these turns.
+pub(crate) fn read_tokens(turns: &[Turn]) -> usize {
+    turns.iter().map(|turn| turn.read.len()).sum()
 }

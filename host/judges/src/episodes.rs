@@ -1,5 +1,7 @@
 //! Embedded environments, between text and tokens: what a model said becomes text, what the game says becomes tokens.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
 use allot_allocation::shown;
@@ -45,6 +47,8 @@ impl Episodes {
     ) -> Result<Vec<String>> {
         let EnvironmentSettings { embedded, max_turns, max_read_tokens } = settings;
         let (mut turns, mut read) = (Vec::new(), Vec::new());
+        // Many games have the same longest reply; rendering and encoding it is what takes time.
+        let mut lengths: HashMap<(String, bool), u64> = HashMap::new();
         for problem in problems {
             let gold = problem.gold.first().map_or("", String::as_str);
             let most = embedded.most(gold).map_err(|why| {
@@ -52,9 +56,16 @@ impl Episodes {
                 let error = Error::new(format!("environment `{name}` can't play `{question}`: {why}"));
                 error.hint(format!("use [[tasks]] of kind `{name}`"))
             })?;
-            let reply = tokens.reply(&most.reply, matches!(problem.ask, Ask::Chat(_)), None)?;
+            let chat = matches!(problem.ask, Ask::Chat(_));
+            let length = match lengths.entry((most.reply, chat)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let length = tokens.reply(&new.key().0, chat, None)?.len() as u64;
+                    *new.insert(length)
+                }
+            };
             turns.push(u64::from(most.replies) + 1);
-            read.push(u64::from(most.replies) * reply.len() as u64);
+            read.push(u64::from(most.replies) * length);
         }
         let over = |what: &str, key: &str, limit: u32, of_each: &[u64]| {
             let (longest, games) =

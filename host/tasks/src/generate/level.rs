@@ -22,7 +22,8 @@ pub struct Level {
     pub operators: Option<Vec<Operator>>,
     /// Range of a countdown's target; by default 1 to 100, as in TinyZero's data.
     pub target: Option<Range>,
-    /// Numbers that the hidden one of a guess may be, by default 16, or as many as there are; all have at most `digits` digits.
+    /// How many numbers the hidden one of a guess may be, by default 16, or as many as there are. All have at most
+    /// `digits` digits.
     pub span: Option<Range>,
     /// Calls of a guess's tool, by default 4.
     pub calls: Option<Range>,
