@@ -205,15 +205,11 @@ fn what_fails_is_told_with_a_command_that_repeats_it() {
     let hoards = one("how=grow", &["-o", "policy.limits.memory=100_000_000"]);
     assert!(hoards.contains("MemoryError"), "{hoards}");
     let endless = one("how=loop", &["-o", "policy.limits.seconds=0.5"]);
-    // The loop has two lines.
-    let within =
-        |line| format!("ran out of time: more than 0.5 s in one call; it was in decide (policy.py:{line})\n");
-    assert!(endless.contains(&within(54)) || endless.contains(&within(55)), "{endless}");
+    let within = "ran out of time: more than 0.5 s in one call; it was in decide (policy.py:54)\n";
+    assert!(endless.contains(within), "{endless}");
     // A call into C is ended, too.
     std::fs::remove_dir_all(scratch.path().join("how=loop")).unwrap();
-    let stuck = scratch
-        .read("fresh/policy.py")
-        .replace("        while True:\n            pass\n", "        sum(range(10**15))\n");
+    let stuck = scratch.read("fresh/policy.py").replace("while True: pass ", "sum(range(10**15)) ");
     scratch.write("fresh/policy.py", stuck);
     let stuck = one("how=loop", &["-o", "policy.limits.seconds=0.5"]);
     assert!(stuck.contains("; it was in decide (policy.py:54)\n"), "{stuck}");

@@ -51,8 +51,7 @@ def decide(settings, run, state, view):
     if how == "raise":
         parse(view)
     elif how == "loop":
-        while True:
-            pass
+        while True: pass  # One line, so that the line it is interrupted on is known.
     elif how == "grow":
         hoard = []
         while True:
