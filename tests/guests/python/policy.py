@@ -51,7 +51,8 @@ def decide(settings, run, state, view):
     if how == "raise":
         parse(view)
     elif how == "loop":
-        while True: pass  # One line, so that the line it is interrupted on is known.
+        # One line, so that the line it is interrupted on is known.
+        while True: pass
     elif how == "grow":
         hoard = []
         while True:
