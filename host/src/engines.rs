@@ -2,7 +2,7 @@
 //! Adds a checkpoint's state of each.
 
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, TurnLength};
 use allot_base::{Error, Result};
@@ -139,7 +139,7 @@ impl AnyEngine {
 
 /// Returns the handover of a run's weights to its sampling server. `config` is the text of the run's
 /// config, whose hash distinguishes its folders from other runs'.
-pub fn handover(rollouts: &RolloutsConfig, tokens: Rc<Tokens>, config: &str) -> Handover {
+pub fn handover(rollouts: &RolloutsConfig, tokens: Arc<Tokens>, config: &str) -> Handover {
     let precision = rollouts.dtype;
     let write = move |core: &dyn Core, folder: &Path| -> std::result::Result<String, EngineError> {
         let told = |t: Error| EngineError::Remote { what: t.what, hint: t.hints.join("; ") };

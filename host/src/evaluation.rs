@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use allot_allocation::{Ledger, Limits, PromptId, Request, RolloutId, Spent};
 use allot_engine::{Answer, Engine, Interrupt, Purpose as SampledFor, Sample};
@@ -29,7 +29,7 @@ pub struct Set {
 pub struct Evaluation {
     sets: Vec<Set>,
     /// The problem of each prompt, by prompt id.
-    problems: Rc<Vec<Problem>>,
+    problems: Arc<Vec<Problem>>,
     /// The evaluation settings. The first one gives the accuracy.
     settings: Vec<Setting>,
     unjudged: Unjudged,
@@ -73,7 +73,7 @@ impl Evaluation {
     /// Returns the evaluation of these sets in these settings, with answers of at most `longest` tokens.
     pub fn new(
         sets: Vec<Set>,
-        problems: Rc<Vec<Problem>>,
+        problems: Arc<Vec<Problem>>,
         settings: Vec<Setting>,
         unjudged: Unjudged,
         longest: u32,

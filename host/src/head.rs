@@ -3,13 +3,14 @@
 use allot_config::train::AlsoConfig;
 use allot_config::{BudgetConfig, RunConfig};
 use allot_engine::Engine;
+use allot_judges::classes::Toolbox;
 use allot_judges::identity::GraderPreflight;
 use allot_loop::Scores;
 use allot_record::{FORMAT, Head, hex};
 use allot_remote::RemoteConfig;
 use allot_remote::rollouts::RolloutsConfig;
 use allot_sandbox::Caps;
-use allot_settings::{ComponentConfig, HttpConfig, PythonConfig, RewardConfig};
+use allot_settings::{ComponentConfig, EnvironmentSettings, HttpConfig, PythonConfig, RewardConfig};
 use serde_json::{Value, json};
 
 use crate::prepared::Prepared;
@@ -82,8 +83,8 @@ impl Prepared<'_> {
         if let Some(date) = self.tokens.date() {
             training["date"] = json!(date);
         }
-        if let Some(environment) = config.environment {
-            training["environment"] = json!(environment);
+        if let Some(environment) = &config.environment {
+            training["environment"] = played(environment, self.toolbox.as_deref());
         }
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
@@ -148,6 +149,18 @@ fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
         judged["process"] = json!(met.identity);
     }
     judged
+}
+
+/// Returns an environment's settings, with its identity instead of its path and its processes.
+fn played(environment: &EnvironmentSettings, toolbox: Option<&Toolbox>) -> Value {
+    let mut played = json!(EnvironmentSettings { process: None, ..environment.clone() });
+    if let Some(toolbox) = toolbox {
+        played["process"] = json!(toolbox.identity);
+        if let Some(class) = played["class"].as_object_mut() {
+            class.remove("file");
+        }
+    }
+    played
 }
 
 /// Replaces settings of this machine by those of a training server. The server's address and key are left

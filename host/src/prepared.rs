@@ -1,7 +1,7 @@
 //! A training run before its weights are loaded: the checks that need no weights, and the run's memory.
 
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use allot_allocation::{Run, Terms};
 use allot_base::{Error, Result};
@@ -11,6 +11,7 @@ use allot_engine::cpu::{Memory, OPEN, Sampled, Setup};
 use allot_engine::model::{By, Shape};
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
+use allot_judges::classes::Toolbox;
 use allot_judges::episodes::Episodes;
 use allot_judges::graders;
 use allot_judges::identity::GraderPreflight;
@@ -20,7 +21,7 @@ use allot_remote::rollouts::{self, Preflight as Sampler};
 use allot_sandbox::{LogLine, Policy};
 use candle_core::Device;
 
-use crate::problems::{Found, Problems};
+use crate::problems::{Asking, Found, Problems};
 use crate::{engines, memory, policy_loader};
 
 /// The hint for a prompt and an answer that are too long together.
@@ -39,13 +40,15 @@ pub struct Prepared<'a> {
     /// The model's shape.
     pub shape: Shape,
     /// The model's tokenizer.
-    pub tokens: Rc<Tokens>,
+    pub tokens: Arc<Tokens>,
     /// Tokens and texts that end an answer.
     pub stops: Stops,
     /// The problems.
-    pub problems: Rc<Problems>,
+    pub problems: Arc<Problems>,
     /// The preflights of graders outside this program.
     pub judges: Vec<Option<GraderPreflight>>,
+    /// The environment classes, if episodes are played in them.
+    pub toolbox: Option<Arc<Toolbox>>,
     /// The setup of the model.
     pub setup: Setup,
     /// The model's device.
@@ -86,11 +89,15 @@ impl<'a> Prepared<'a> {
         if let Some(date) = config.model.date {
             tokens.set_date(date);
         }
-        let mut problems = Problems::of(found?, &config, &tokens, longest)?;
+        let toolbox = toolbox(&config, &tokens)?;
+        let asking = Asking { tokens: &tokens, toolbox: toolbox.as_ref() };
+        let mut problems = Problems::of(found?, &config, asking, longest)?;
         // A run that is resumed or repeated uses the same date.
         config.model.date = config.model.date.or(tokens.date());
-        if let Some(environment) = config.environment {
-            problems.notes.extend(Episodes::check(environment, &tokens, &problems.all)?);
+        if let Some(environment) = &config.environment
+            && let Some(embedded) = environment.environment.embedded()
+        {
+            problems.notes.extend(Episodes::check(environment, embedded, &tokens, &problems.all)?);
         }
         let judges = graders::check(&config.reward, &problems.all)?;
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
@@ -105,9 +112,10 @@ impl<'a> Prepared<'a> {
             run,
             path,
             shape,
-            tokens: Rc::new(tokens),
+            tokens: Arc::new(tokens),
             stops,
-            problems: Rc::new(problems),
+            problems: Arc::new(problems),
+            toolbox: toolbox.map(Arc::new),
             judges,
             setup,
             device,
@@ -130,6 +138,12 @@ impl<'a> Prepared<'a> {
         let here = self.config.engine.is_native() && self.config.model.device == DeviceName::Cpu;
         if here { memory::has_room(&self.memory) } else { Ok(()) }
     }
+}
+
+/// Returns the environment classes, if the config has some.
+fn toolbox(config: &TrainConfig, tokens: &Tokens) -> Result<Option<Toolbox>> {
+    let Some(environment) = &config.environment else { return Ok(None) };
+    environment.class.as_ref().map(|class| Toolbox::check(environment, class, tokens)).transpose()
 }
 
 /// Returns the engine's name and its signals.
@@ -155,7 +169,7 @@ fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
     let by = if config.model.device == DeviceName::Cpu { By::Cpu } else { By::Kernels };
     let (most, limit) = shape.most(by);
     let room = most.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
-        let keys = match config.environment {
+        let keys = match &config.environment {
             None => "`sampling.max_tokens` is",
             Some(_) => "`sampling.max_tokens` and `environment.max_read_tokens` are together",
         };
@@ -172,7 +186,7 @@ fn longest_prompt(config: &TrainConfig, shape: &Shape) -> Result<usize> {
 
 /// Returns the most tokens after a prompt: of an answer, or of an episode with all that its environment says.
 fn after_prompt(config: &TrainConfig) -> usize {
-    let read = config.environment.map_or(0, |environment| environment.max_read_tokens);
+    let read = config.environment.as_ref().map_or(0, |environment| environment.max_read_tokens);
     config.sampling.max_tokens as usize + read as usize
 }
 

@@ -6,11 +6,12 @@ mod held_out;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use allot_allocation::{Column, Columns, LENGTH, Misfit, shown};
 use allot_base::{Error, Result};
 use allot_config::train::{TrainConfig, is_of_the_hub};
+use allot_judges::classes::Toolbox;
 use allot_judges::environment;
 use allot_models::hub;
 use allot_models::tokens::Tokens;
@@ -44,7 +45,7 @@ pub struct Found {
 /// The problems of a run.
 pub struct Problems {
     /// The problems to train on, then the held-out ones.
-    pub all: Rc<Vec<Problem>>,
+    pub all: Arc<Vec<Problem>>,
     /// Number of problems to train on.
     pub train: usize,
     /// Each problem's prompt, in tokens.
@@ -55,6 +56,24 @@ pub struct Problems {
     pub sets: Vec<Set>,
     /// Notes about the problems, for the user.
     pub notes: Vec<String>,
+}
+
+/// How a problem becomes a prompt.
+#[derive(Clone, Copy)]
+pub struct Asking<'a> {
+    /// The model's tokenizer and chat template.
+    pub tokens: &'a Tokens,
+    /// The environment classes, if prompts tell of their tools.
+    pub toolbox: Option<&'a Toolbox>,
+}
+
+impl Asking<'_> {
+    fn prompt(self, problem: &Problem) -> Result<Vec<u32>> {
+        match self.toolbox {
+            Some(toolbox) => toolbox.prompt(self.tokens, problem),
+            None => self.tokens.encode_ask(&problem.ask),
+        }
+    }
 }
 
 impl Found {
@@ -122,23 +141,23 @@ impl Problems {
         self.sets.iter().find(|set| set.prompts.contains(&prompt)).map(|set| set.name.as_str())
     }
 
-    /// Tokenizes the problems. Drops prompts longer than `longest` tokens.
-    pub fn of(found: Found, config: &TrainConfig, tokens: &Tokens, longest: usize) -> Result<Self> {
+    /// Tokenizes the problems, in an environment with its tools. Drops prompts longer than `longest` tokens.
+    pub fn of(found: Found, config: &TrainConfig, asking: Asking<'_>, longest: usize) -> Result<Self> {
         let Found { wanted, train, sets, notes } = found;
         let mut loaded = Self {
-            all: Rc::default(),
+            all: Arc::default(),
             train: 0,
             prompts: Vec::new(),
             columns: Columns::default(),
             sets: Vec::new(),
             notes,
         };
-        loaded.add(train, usize::MAX, tokens, longest, "to train on")?;
+        loaded.add(train, usize::MAX, asking, longest, "to train on")?;
         loaded.train = loaded.all.len();
         loaded.columns = loaded.read(&wanted)?;
         for (name, problems) in sets {
             let first = loaded.all.len() as u32;
-            loaded.add(problems, config.evaluation.problems, tokens, longest, &format!("of `{name}`"))?;
+            loaded.add(problems, config.evaluation.problems, asking, longest, &format!("of `{name}`"))?;
             loaded.sets.push(Set { name, prompts: first..loaded.all.len() as u32 });
         }
         Ok(loaded)
@@ -172,7 +191,7 @@ impl Problems {
         &mut self,
         problems: Vec<Problem>,
         most: usize,
-        tokens: &Tokens,
+        asking: Asking<'_>,
         longest: usize,
         which: &str,
     ) -> Result<()> {
@@ -180,10 +199,10 @@ impl Problems {
         // On all cores: 0.1 ms each, which is most of the work before weights are loaded.
         let most = longest.saturating_mul(BYTES_A_TOKEN);
         let encode = |problem: &Problem| {
-            (bytes(&problem.ask) <= most).then(|| tokens.encode_ask(&problem.ask)).transpose()
+            (bytes(&problem.ask) <= most).then(|| asking.prompt(problem)).transpose()
         };
         let encoded: Vec<Result<Option<Vec<u32>>>> = problems.par_iter().map(encode).collect();
-        knows_all(tokens, &problems)?;
+        knows_all(asking.tokens, &problems)?;
         let (before, mut too_long, mut unread) = (self.all.len(), Vec::new(), 0);
         for (problem, prompt) in problems.into_iter().zip(encoded) {
             let Some(prompt) = prompt? else {
@@ -199,7 +218,7 @@ impl Problems {
             }
             self.prompts.push(prompt);
             // Not shared yet, so nothing is copied.
-            Rc::make_mut(&mut self.all).push(problem);
+            Arc::make_mut(&mut self.all).push(problem);
         }
         let longest_seen = too_long.iter().max();
         if let Some(most) = longest_seen {

@@ -15,6 +15,7 @@ use allot_base::{Error, Result, signals};
 use allot_config::train::TrainConfig;
 use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
+use serde::Deserialize as _;
 
 /// A finished run.
 pub struct Over {
@@ -164,7 +165,7 @@ fn of_this_run(
     Ok(())
 }
 
-/// Fails if a grader differs from the one at the start of the run. Records of older versions do not
+/// Fails if a grader or the environment differs from the one at the start of the run. Records of older versions do not
 /// identify it.
 fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result<()> {
     let reward = head.training.as_ref().map(|training| &training["reward"]).unwrap_or_default();
@@ -174,11 +175,18 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
         let now = now.as_ref()?;
         now.identity.apart(&then, &now.words)
     });
-    let Some(how) = now else { return Ok(()) };
+    let environment = head.training.as_ref().map(|training| &training["environment"]["process"]);
+    let then = environment.and_then(|then| Identity::deserialize(then).ok());
+    let played = then.zip(prepared.toolbox.as_ref()).and_then(|(then, toolbox)| toolbox.apart(&then));
+    let (which, how) = match (now, played) {
+        (Some(how), _) => ("grader", how),
+        (None, Some(how)) => ("environment", how),
+        (None, None) => return Ok(()),
+    };
     let shown = checkpoint.display();
-    let what = format!("the checkpoint `{shown}` is from a run with another grader: {how}");
+    let what = format!("the checkpoint `{shown}` is from a run with another {which}: {how}");
     Err(Error::new(what).hint(format!(
-        "restore the grader; or begin a new run with this one, from these weights, with `model.use = \
+        "restore the {which}; or begin a new run with this one, from these weights, with `model.use = \
          \"{shown}/model\"`"
     )))
 }

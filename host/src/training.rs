@@ -1,13 +1,14 @@
 //! A training run: the real step loop with a language model, on this machine, on a server, or on both.
 
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use allot_allocation::{Ledger, Pool, RolloutBuffer, TokenCosts, shown};
 use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::Checkpoint;
-use allot_engine::{Engine as _, Native, NativeConfig, Sampling, Signal, place};
+use allot_engine::{Engine as _, Environments, Native, NativeConfig, Sampling, Signal, place};
+use allot_judges::classes::Classes;
 use allot_judges::episodes::Episodes;
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
@@ -36,16 +37,16 @@ impl<'a> Prepared<'a> {
         let lengths: Vec<u32> = prompts.iter().map(|prompt| prompt.len() as u32).collect();
         let (engine, fingerprint) = self.engine()?;
 
-        let all = Rc::clone(&self.problems.all);
+        let all = Arc::clone(&self.problems.all);
         let longest = config.sampling.max_tokens;
         let mut run = self.run.clone();
         if let Some(terms) = &mut run.terms {
             terms.costs = TokenCosts::over(&lengths, longest, |prompt, tokens| engine.cost(prompt, tokens));
         }
         let known = self.judges.iter().map(|met| met.as_ref().map(|met| met.identity.clone())).collect();
-        let tokens = Rc::clone(&self.tokens);
+        let tokens = Arc::clone(&self.tokens);
         let graders = Graders::new(config.reward.clone(), &all, longest, known)?;
-        let reward = Graded::new(tokens, Rc::clone(&all), graders).ending_at(self.stops.clone());
+        let reward = Graded::new(tokens, Arc::clone(&all), graders).ending_at(self.stops.clone());
         let sets = self.problems.sets.clone();
         let (settings, unjudged) = (config.evaluation.settings(), config.evaluation.unjudged);
         let evaluation = Evaluation::new(sets, all, settings, unjudged, longest);
@@ -82,20 +83,25 @@ impl<'a> Prepared<'a> {
             allot_models::fingerprint(core.arena(), &weights)
         };
         let native = Native::new(core, native, prompts);
-        let native = match self.config.environment {
+        let native = match self.environments() {
             None => native,
-            Some(settings) => {
-                let (tokens, problems) = (Rc::clone(&self.tokens), Rc::clone(&self.problems.all));
-                native.with_environments(Box::new(Episodes::new(
-                    settings,
-                    tokens,
-                    self.stops.clone(),
-                    problems,
-                )))
-            }
+            Some(environments) => native.with_environments(environments),
         };
         let native = if self.config.run.lag > 0 { native.with_learner()? } else { native };
         Ok((self.here(native)?, fingerprint))
+    }
+
+    /// Returns the environments of episodes, if rollouts are episodes.
+    fn environments(&self) -> Option<Box<dyn Environments>> {
+        let settings = self.config.environment.as_ref()?;
+        let speech = (Arc::clone(&self.tokens), self.stops.clone());
+        let problems = Arc::clone(&self.problems.all);
+        if let Some(embedded) = settings.environment.embedded() {
+            return Some(Box::new(Episodes::new(settings, embedded, speech, problems)));
+        }
+        let toolbox = Arc::clone(self.toolbox.as_ref()?);
+        let asked = (problems, self.problems.prompts.clone());
+        Some(Box::new(Classes::new(settings.clone(), toolbox, speech, asked)))
     }
 
     /// Returns the config of the native engine.
@@ -124,7 +130,7 @@ impl<'a> Prepared<'a> {
             return Ok(AnyEngine::Native(Box::new(native)));
         };
         let text = run_dir::text(&self.config)?;
-        let handover = engines::handover(rollouts, Rc::clone(&self.tokens), &text);
+        let handover = engines::handover(rollouts, Arc::clone(&self.tokens), &text);
         Ok(AnyEngine::Split(Box::new(Split::new(native, rollouts, handover, run_dir::note)?)))
     }
 

@@ -101,7 +101,7 @@ struct Threads {
 
 impl Environments for Threads {
     fn limits(&self) -> EpisodeLimits {
-        EpisodeLimits { turns: 6, read: READ, reply: None }
+        EpisodeLimits { turns: 6, read: READ, reply: None, whole: None }
     }
 
     fn begin(&mut self, opening: Opening, replies: &Replies) {
@@ -113,7 +113,7 @@ impl Environments for Threads {
         let so_far = self.so_far.get_mut(&number).unwrap();
         so_far.extend(tokens);
         let end =
-            Ended { reward: Some(so_far.len() as f32), correct: true, parts: Vec::new(), trouble: None };
+            Ended::rewarded(so_far.len() as f32, Some(true));
         let reply = match said(number, so_far).filter(|_| stop.is_none()) {
             None => Reply::Ends(end),
             Some(read) => Reply::Says(read),
@@ -317,7 +317,7 @@ struct Liar {
 impl Liar {
     fn lie(&mut self, replies: &Replies, over: bool) {
         let end = |reward: Option<f32>| {
-            Reply::Ends(Ended { reward, correct: false, parts: Vec::new(), trouble: None })
+            Reply::Ends(Ended { reward, ..Ended::rewarded(0.0, Some(false)) })
         };
         let some = vec![9; self.draws.below(5)];
         let own = match self.draws.below(40) {
@@ -351,7 +351,7 @@ impl Liar {
 
 impl Environments for Liar {
     fn limits(&self) -> EpisodeLimits {
-        EpisodeLimits { turns: 4, read: 9, reply: Some(Duration::from_millis(200)) }
+        EpisodeLimits { turns: 4, read: 9, reply: Some(Duration::from_millis(200)), whole: None }
     }
 
     fn begin(&mut self, _: Opening, replies: &Replies) {

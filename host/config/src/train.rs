@@ -365,6 +365,8 @@ impl TrainConfig {
         let (mut config, name): (Self, _) = (tree.config()?, tree.name());
         config.budget.settle(&config.run);
         let any = u64::from(u32::MAX);
+        let episode = config.environment.as_ref();
+        let process = episode.and_then(|e| e.process.as_ref());
         let more = [
             ("evaluation.rollouts", u64::from(config.evaluation.rollouts), MOST_ANSWERS),
             ("checkpoint.every", u64::from(config.checkpoint.every), any),
@@ -373,12 +375,10 @@ impl TrainConfig {
             ("model.threads", config.model.threads.map_or(1, |t| t as u64), MOST_THREADS),
             ("model.lora.rank", config.model.lora.map_or(1, |l| l.rank as u64), MOST_RANK),
             ("sampling.max_tokens", u64::from(config.sampling.max_tokens), any),
-            ("environment.max_turns", config.environment.map_or(1, |e| u64::from(e.max_turns)), MOST_TURNS),
-            (
-                "environment.max_read_tokens",
-                config.environment.map_or(1, |e| e.max_read_tokens.max(1).into()),
-                any,
-            ),
+            ("environment.max_turns", episode.map_or(1, |e| u64::from(e.max_turns)), MOST_TURNS),
+            ("environment.max_read_tokens", episode.map_or(1, |e| e.max_read_tokens.max(1).into()), any),
+            ("environment.process.processes", process.map_or(1, |p| p.processes as u64), MOST_THREADS),
+            ("environment.process.threads", process.map_or(1, |p| p.threads as u64), MOST_THREADS),
             ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),
             ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
             ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
@@ -493,7 +493,7 @@ impl TrainConfig {
         let refused = |what: String, hint: &str| Err(Error::new(format!("`{name}` {what}")).hint(hint));
         let graded = self.reward.each().iter().any(|one| one.grader == Some(AnyGrader::Episode));
         let played = self.tasks.iter().find(|task| task.kind.is_played());
-        let Some(environment) = self.environment else {
+        let Some(environment) = &self.environment else {
             if graded {
                 let hint = "add a section [environment], as in `use = \"guess\"`";
                 return refused("has grader `episode` but no section [environment]".to_owned(), hint);
@@ -517,8 +517,10 @@ impl TrainConfig {
                 "leave out `[rollout_server]` and `[engine]`: episodes are sampled on this machine",
             );
         }
-        let own = environment.embedded.name();
-        if let Some(other) = self.tasks.iter().find(|task| !task.kind.is_played()) {
+        environment.check(name)?;
+        let own = environment.environment.name();
+        let embedded = environment.environment.embedded();
+        if let Some(other) = self.tasks.iter().find(|task| task.kind.is_played() != embedded.is_some()) {
             let what = format!("has tasks of kind `{}` in the environment `{own}`", other.kind);
             return refused(what, "use tasks of the environment's kind, or leave out [environment]");
         }
@@ -648,6 +650,7 @@ impl TrainConfig {
         }
         self.policy.settle()?;
         self.reward.settle()?;
+        self.environment.as_mut().map_or(Ok(()), EnvironmentSettings::settle)?;
         if self.engine.is_native() {
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
             self.model.threads.get_or_insert(cores);

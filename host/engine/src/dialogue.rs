@@ -25,18 +25,22 @@ pub(crate) struct Dialogue {
     /// Number of replies so far.
     replied: u32,
     stopped: Option<Stopped>,
+    /// When its first turn was whole: before, it may wait for a row.
+    began: Option<Instant>,
 }
 
 impl Dialogue {
     /// Returns an episode that waits for its environment's first reply.
     pub(crate) fn new(opening: Opening, seed: u64, sampling: Sampling, limits: EpisodeLimits) -> Self {
         let (turns, answered) = (Vec::new(), Answered::default());
-        let (awaited, stopped) = (Some((0, Instant::now())), None);
-        Self { opening, seed, sampling, limits, turns, answered, entropy: 0.0, awaited, replied: 0, stopped }
+        let (awaited, stopped, began) = (Some((0, Instant::now())), None, None);
+        let (entropy, replied) = (0.0, 0);
+        Self { opening, seed, sampling, limits, turns, answered, entropy, awaited, replied, stopped, began }
     }
 
     /// Takes a turn that was sampled, and hands it to the environment.
     pub(crate) fn turn(&mut self, turn: Answered, environments: &mut dyn Environments, tell: &Sender<Event>) {
+        self.began.get_or_insert_with(Instant::now);
         let Answered { tokens, log_probs, entropy, truncated, mask } = turn;
         self.entropy += f64::from(entropy) * tokens.len() as f64;
         if let Some(last) = self.turns.last_mut() {
@@ -68,22 +72,23 @@ impl Dialogue {
         let number = self.opening.number;
         let read = match reply {
             Reply::Ends(end) => return Some(Followed::Ended(end)),
-            Reply::Says(_) if self.stopped.is_some() => {
+            Reply::Says(_) | Reply::TooLong if self.stopped.is_some() => {
                 let why = "the environment was told that the episode is over and went on";
                 return Some(Followed::Ended(Ended::failed(why)));
             }
-            Reply::Says(read) => read,
+            Reply::Says(read) => Some(read),
+            Reply::TooLong => None,
         };
         let generated = self.answered.tokens.len() as u32;
-        self.stopped = self.limit(read.len(), generated);
-        if self.stopped.is_some() {
+        self.stopped = self.limit(read.as_ref().map(Vec::len), generated);
+        let (None, Some(read)) = (self.stopped, read) else {
             if self.turns.is_empty() {
-                let why = format!("the environment began with {} tokens, more than the limit", read.len());
+                let why = "the environment began with more tokens than `max_read_tokens`";
                 return Some(Followed::Ended(Ended::failed(why)));
             }
             self.await_reply(&[], environments, tell);
             return None;
-        }
+        };
         let sampling = Sampling { max_tokens: self.sampling.max_tokens - generated, ..self.sampling };
         let seed = seed::turn(self.seed, self.turns.len() as u32);
         self.turns.push(Turn { read: read.clone(), tokens: 0 });
@@ -99,14 +104,16 @@ impl Dialogue {
         }
     }
 
-    /// Returns the limit that forbids another turn after `generated` tokens, with `more` tokens to read first.
-    fn limit(&self, more: usize, generated: u32) -> Option<Stopped> {
-        let EpisodeLimits { turns, read, .. } = self.limits;
+    /// Returns the limit that forbids another turn after `generated` tokens, with `more` tokens to read first; none if
+    /// they are too many.
+    fn limit(&self, more: Option<usize>, generated: u32) -> Option<Stopped> {
+        let EpisodeLimits { turns, read, whole, .. } = self.limits;
         let so_far = read_tokens(&self.turns);
         [
             (self.turns.len() as u32 >= turns, Stopped::MaxTurns),
             (generated >= self.sampling.max_tokens, Stopped::MaxTokens),
-            (so_far + more > read as usize, Stopped::MaxReadTokens),
+            (more.is_none_or(|more| so_far + more > read as usize), Stopped::MaxReadTokens),
+            (whole.zip(self.began).is_some_and(|(most, began)| began.elapsed() > most), Stopped::MaxSeconds),
         ]
         .into_iter()
         .find_map(|(reached, stopped)| reached.then_some(stopped))
@@ -118,7 +125,8 @@ impl Dialogue {
         let odd = end.reward.iter().chain(end.parts.iter().map(|(_, x)| x)).copied().find(|x| !x.is_finite());
         let end = odd.map_or(end, |odd| Ended::failed(format!("the environment gave a reward of {odd}")));
         let failed = end.reward.is_none() && end.parts.is_empty();
-        let stopped = if failed { Stopped::EnvironmentError } else { self.stopped.unwrap_or(Stopped::Done) };
+        let by_limit = self.stopped.or(end.limit).unwrap_or(Stopped::Done);
+        let stopped = if failed { Stopped::EnvironmentError } else { by_limit };
         let generated = self.answered.tokens.len().max(1);
         let truncated = matches!(stopped, Stopped::MaxTokens | Stopped::MaxReadTokens);
         let entropy = (self.entropy / generated as f64) as f32;

@@ -32,7 +32,7 @@ pub struct Replies {
 
 impl Replies {
     /// Returns where the reply with this index goes.
-    pub(crate) fn of(tell: &Sender<Event>, number: usize, index: u32) -> Self {
+    pub fn of(tell: &Sender<Event>, number: usize, index: u32) -> Self {
         Self { tell: tell.clone(), number, index }
     }
 

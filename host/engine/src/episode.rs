@@ -18,6 +18,8 @@ pub struct EpisodeLimits {
     pub read: u32,
     /// Time until an environment must have replied. None for an environment that always replies.
     pub reply: Option<Duration>,
+    /// Time from the end of the first turn after which no further turn begins. Not repeatable.
+    pub whole: Option<Duration>,
 }
 
 /// An episode that begins.
@@ -36,6 +38,8 @@ pub struct Opening {
 pub enum Reply {
     /// These tokens follow; then it is the model's turn.
     Says(Vec<u32>),
+    /// Something longer than the limit of tokens that an episode reads: the limit ends it.
+    TooLong,
     /// The episode is over.
     Ends(Ended),
 }
@@ -52,6 +56,10 @@ pub enum Stopped {
     MaxTokens,
     /// The limit of tokens read.
     MaxReadTokens,
+    /// The limit of calls of tools.
+    MaxToolCalls,
+    /// The limit of seconds.
+    MaxSeconds,
     /// The environment failed.
     EnvironmentError,
 }
@@ -64,6 +72,8 @@ impl Stopped {
             Self::MaxTurns => "max_turns",
             Self::MaxTokens => "max_tokens",
             Self::MaxReadTokens => "max_read_tokens",
+            Self::MaxToolCalls => "max_tool_calls",
+            Self::MaxSeconds => "max_seconds",
             Self::EnvironmentError => "environment_error",
         }
     }
@@ -74,20 +84,29 @@ impl Stopped {
 pub struct Ended {
     /// The reward; none if the episode could not be graded.
     pub reward: Option<f32>,
-    /// Whether it solved its task.
-    pub correct: bool,
+    /// Whether it solved its task. None if the environment gives only rewards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correct: Option<bool>,
     /// The reward's named parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<(String, f32)>,
     /// Why there is no reward.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// The limit by which the environment ended it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Stopped>,
 }
 
 impl Ended {
+    /// Returns the end of an episode with this reward.
+    pub fn rewarded(reward: f32, correct: Option<bool>) -> Self {
+        Self { reward: Some(reward), correct, parts: Vec::new(), trouble: None, limit: None }
+    }
+
     /// Returns the end of an episode whose environment failed.
     pub fn failed(why: impl Into<String>) -> Self {
-        Self { reward: None, correct: false, parts: Vec::new(), trouble: Some(why.into()) }
+        Self { reward: None, correct: None, parts: Vec::new(), trouble: Some(why.into()), limit: None }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use allot_allocation::shown;
 use allot_base::{Error, Result};
@@ -10,7 +11,7 @@ use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
 use allot_engine::{Environments, Replies, Stops};
 use allot_models::tokens::Tokens;
 use allot_settings::EnvironmentSettings;
-use allot_tasks::environment::{Game, Step};
+use allot_tasks::environment::{Embedded, Game, Step};
 use allot_tasks::{Ask, Problem};
 
 /// A reply, or why there is none.
@@ -18,13 +19,20 @@ type Replied = std::result::Result<Reply, String>;
 
 /// The embedded environments of a run.
 pub struct Episodes {
-    settings: EnvironmentSettings,
-    tokens: Rc<Tokens>,
+    embedded: Embedded,
+    limits: EpisodeLimits,
+    tokens: Arc<Tokens>,
     stops: Stops,
     /// The problem of each prompt, by prompt id.
-    problems: Rc<Vec<Problem>>,
+    problems: Arc<Vec<Problem>>,
     /// The games under way, by number.
     open: Vec<Option<Open>>,
+}
+
+/// Returns the limits of a run's episodes.
+pub(crate) fn limits(settings: &EnvironmentSettings) -> EpisodeLimits {
+    let whole = settings.max_seconds.map(Duration::from_secs_f64);
+    EpisodeLimits { turns: settings.max_turns, read: settings.max_read_tokens, reply: None, whole }
 }
 
 struct Open {
@@ -41,11 +49,12 @@ impl Episodes {
     ///
     /// A problem that describes no game, or a template that refuses or changes what is said.
     pub fn check(
-        settings: EnvironmentSettings,
+        settings: &EnvironmentSettings,
+        embedded: Embedded,
         tokens: &Tokens,
         problems: &[Problem],
     ) -> Result<Vec<String>> {
-        let EnvironmentSettings { embedded, max_turns, max_read_tokens } = settings;
+        let &EnvironmentSettings { max_turns, max_read_tokens, .. } = settings;
         let (mut turns, mut read) = (Vec::new(), Vec::new());
         // Many games have the same longest reply; rendering and encoding it is what takes time.
         let mut lengths: HashMap<(String, bool), u64> = HashMap::new();
@@ -83,18 +92,18 @@ impl Episodes {
 
     /// Returns the environments for these problems.
     pub fn new(
-        settings: EnvironmentSettings,
-        tokens: Rc<Tokens>,
-        stops: Stops,
-        problems: Rc<Vec<Problem>>,
+        settings: &EnvironmentSettings,
+        embedded: Embedded,
+        (tokens, stops): (Arc<Tokens>, Stops),
+        problems: Arc<Vec<Problem>>,
     ) -> Self {
-        Self { settings, tokens, stops, problems, open: Vec::new() }
+        Self { embedded, limits: limits(settings), tokens, stops, problems, open: Vec::new() }
     }
 
     fn opened(&self, opening: Opening) -> std::result::Result<Open, String> {
         let problem = &self.problems[opening.prompt.0 as usize];
         let gold = problem.gold.first().map_or("", String::as_str);
-        let game = self.settings.embedded.open(gold, opening.start)?;
+        let game = self.embedded.open(gold, opening.start)?;
         Ok(Open { game, chat: matches!(problem.ask, Ask::Chat(_)) })
     }
 
@@ -104,12 +113,7 @@ impl Episodes {
         if stop.is_some() {
             // A limit came before the game's own end: it is not solved.
             self.open[number] = None;
-            return Ok(Reply::Ends(Ended {
-                reward: Some(0.0),
-                correct: false,
-                parts: Vec::new(),
-                trouble: None,
-            }));
+            return Ok(Reply::Ends(Ended::rewarded(0.0, Some(false))));
         }
         let said = self.tokens.answer(tokens, &self.stops).map_err(|e| e.what)?;
         match open.game.turn(&said) {
@@ -120,8 +124,7 @@ impl Episodes {
             }
             Step::Ends { reward, correct } => {
                 self.open[number] = None;
-                let reward = Some(reward);
-                Ok(Reply::Ends(Ended { reward, correct, parts: Vec::new(), trouble: None }))
+                Ok(Reply::Ends(Ended::rewarded(reward, Some(correct))))
             }
         }
     }
@@ -129,7 +132,7 @@ impl Episodes {
 
 impl Environments for Episodes {
     fn limits(&self) -> EpisodeLimits {
-        EpisodeLimits { turns: self.settings.max_turns, read: self.settings.max_read_tokens, reply: None }
+        self.limits
     }
 
     fn begin(&mut self, opening: Opening, replies: &Replies) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use allot_base::{Error, Result};
 use allot_engine::episode::Ended;
@@ -17,11 +17,11 @@ use super::{Reward, UNSCORABLE, Verdict};
 
 /// Grades a language model's answers as text.
 pub struct Graded {
-    tokens: Rc<Tokens>,
+    tokens: Arc<Tokens>,
     /// The stop sequences. An answer's text is graded up to the first one.
     stops: Stops,
     /// The problem of each prompt, including held-out ones, by prompt id.
-    problems: Rc<Vec<Problem>>,
+    problems: Arc<Vec<Problem>>,
     graders: Graders,
     /// Places whose answers were taken.
     begun: HashSet<usize>,
@@ -39,7 +39,7 @@ pub struct Graded {
 
 impl Graded {
     /// Returns a reward that grades answers to these problems with these graders.
-    pub fn new(tokens: Rc<Tokens>, problems: Rc<Vec<Problem>>, graders: Graders) -> Self {
+    pub fn new(tokens: Arc<Tokens>, problems: Arc<Vec<Problem>>, graders: Graders) -> Self {
         Self {
             tokens,
             stops: Stops::default(),
@@ -119,12 +119,12 @@ impl Reward<Answer> for Graded {
 
 /// Returns what an episode's environment said of it.
 fn said(episode: &Episode) -> Opinion {
-    let Ended { reward, correct, parts, trouble } = &episode.end;
+    let Ended { reward, correct, parts, trouble, .. } = &episode.end;
     if reward.is_none() && parts.is_empty() {
         return Err(trouble.clone().unwrap_or_else(|| "the environment gave no reward".to_owned()));
     }
     let reward = reward.filter(|_| parts.is_empty());
-    Ok(Judgement { correct: Some(*correct), reward, parts: parts.clone(), share: None })
+    Ok(Judgement { correct: *correct, reward, parts: parts.clone(), share: None })
 }
 
 impl Graded {

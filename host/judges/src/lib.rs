@@ -16,6 +16,7 @@
 
 pub mod component;
 pub mod environment;
+pub mod classes;
 pub mod episodes;
 pub mod graded;
 pub mod grader;
@@ -23,10 +24,12 @@ pub mod graders;
 pub mod http;
 pub mod identity;
 pub mod process;
+pub mod program;
 pub mod processes;
 pub mod protocol;
 pub mod python;
 pub mod sandboxed;
+mod sidecar;
 mod single;
 mod workers;
 

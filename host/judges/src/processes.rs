@@ -12,7 +12,8 @@ use allot_settings::reward::{FunctionsConfig, JudgeConfig};
 
 use super::environment::SCRIPT;
 use super::identity::{GraderPreflight, Identity};
-use super::process::{Failure, Process};
+use super::process::Process;
+use super::program::Failure;
 use super::protocol::{Opinion, Question};
 use super::workers::Workers;
 

@@ -4,6 +4,7 @@
 //! `tojson` as Python's `json.dumps`, and the methods of Python's strings and lists that templates call. It
 //! is in `chat_template.jinja`, in an older folder's `tokenizer_config.json`, or in a GGUF file's metadata.
 
+pub mod calls;
 mod python;
 
 use std::path::Path;

@@ -1,22 +1,194 @@
 //! `[environment]` of a config: rollouts of several turns.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use allot_base::{Error, looks_like_a_path};
 use allot_tasks::environment::Embedded;
 use serde::{Deserialize, Serialize};
 
 /// The environment of a run's rollouts, and the limits of an episode. `sampling.max_tokens` limits the tokens that are
 /// generated in all turns together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EnvironmentSettings {
     /// The environment.
     #[serde(rename = "use")]
-    pub embedded: Embedded,
+    pub environment: AnyEnvironment,
     /// Most turns of the model in an episode.
     #[serde(default = "turns")]
     pub max_turns: u32,
     /// Most tokens that an episode reads from its environment.
     #[serde(default = "read")]
     pub max_read_tokens: u32,
+    /// Most calls of tools in an episode; by default any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+    /// Seconds after an episode's first turn after which no further turn begins; by default any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_seconds: Option<f64>,
+    /// The class of environment `class`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ClassConfig>,
+    /// The processes in which environments outside of this program run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<SidecarConfig>,
+}
+
+/// An environment, by its name in a config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnyEnvironment {
+    /// The embedded game of a hidden number.
+    Guess,
+    /// A Python class of TRL's form.
+    Class,
+}
+
+/// A Python class of TRL's form: `reset`, public methods as tools, `get_reward`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassConfig {
+    /// The file that defines it.
+    pub file: PathBuf,
+    /// Its name in the file: a class, or anything else that makes an object when it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Several, each under the value that the data's column `environment` has for its prompts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<String, String>,
+    /// How the model writes calls of tools; by default found out from its chat template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallFormat>,
+}
+
+/// How a model writes calls of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallFormat {
+    /// `<tool_call>{"name": "look", "arguments": {"at": 3}}</tool_call>`, as Qwen 2.5 and 3 and Hermes do.
+    Json,
+    /// `<tool_call><function=look><parameter=at>3</parameter></function></tool_call>`, as Qwen 3.5 and later do.
+    Xml,
+    /// A whole turn of `{"name": "look", "parameters": {"at": 3}}`, as Llama 3.1 and 3.2 do.
+    Bare,
+}
+
+/// Processes in which environments run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SidecarConfig {
+    /// The Python with the packages that the environments import.
+    pub command: Vec<String>,
+    /// Number of processes.
+    pub processes: usize,
+    /// Number of threads of a process that call tools. More than 1 is for objects that share nothing.
+    pub threads: usize,
+    /// Time limit of a turn, in seconds.
+    pub seconds: f64,
+    /// Time limit of a process's start, in seconds.
+    pub start_seconds: f64,
+}
+
+impl Default for SidecarConfig {
+    fn default() -> Self {
+        let command = vec!["python3".to_owned()];
+        Self { command, processes: 2, threads: 1, seconds: 30.0, start_seconds: 120.0 }
+    }
+}
+
+impl AnyEnvironment {
+    /// Returns its name in configs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guess => Embedded::Guess.name(),
+            Self::Class => "class",
+        }
+    }
+
+    /// Returns the embedded environment, or `None` for any other.
+    pub fn embedded(self) -> Option<Embedded> {
+        match self {
+            Self::Guess => Some(Embedded::Guess),
+            Self::Class => None,
+        }
+    }
+}
+
+impl ClassConfig {
+    /// Returns each class's name in the file, under the value of the column `environment` that chooses it.
+    pub fn all(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
+        let one = self.name.as_deref().map(|name| (None, name));
+        one.into_iter().chain(self.names.iter().map(|(key, name)| (Some(key.as_str()), name.as_str())))
+    }
+}
+
+impl EnvironmentSettings {
+    /// Makes the paths of files absolute, so that the run can be resumed from another folder.
+    ///
+    /// # Errors
+    ///
+    /// A path that cannot be made absolute.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        if let Some(class) = &mut self.class {
+            class.file = std::path::absolute(&class.file).map_err(|e| Error::file("find", &class.file, &e))?;
+        }
+        for word in self.process.iter_mut().flat_map(|process| &mut process.command) {
+            if looks_like_a_path(word) && Path::new(word.as_str()).is_file() {
+                let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
+                *word = path.display().to_string();
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks what the types do not. `name` is the config's.
+    ///
+    /// # Errors
+    ///
+    /// A section that the environment needs and does not have, or has and does not need; a number out of its range.
+    pub fn check(&self, name: &str) -> Result<(), Error> {
+        let refused = |what: String, hint: &str| Err(Error::new(format!("`{name}` {what}")).hint(hint));
+        let own = self.environment.name();
+        match (&self.class, self.environment) {
+            (None, AnyEnvironment::Class) => {
+                let hint = r#"write, under [environment.class], file = "game.py" and name = "Game""#;
+                return refused("has environment `class` but no section [environment.class]".to_owned(), hint);
+            }
+            (Some(_), AnyEnvironment::Guess) => {
+                let what = format!("has a section [environment.class], but its environment is `{own}`");
+                return refused(what, r#"set `use = "class"`, or leave it out"#);
+            }
+            (Some(class), _) if class.file.as_os_str().is_empty() => {
+                return Err(Error::new(format!("`{name}`: `environment.class.file` is empty; expected a path")));
+            }
+            (Some(class), _) if class.name.is_some() != class.names.is_empty() => {
+                let what = "needs either `name` or `names` under [environment.class]".to_owned();
+                let hint = r#"write name = "Game"; or, for several, names = { game = "Game", other = "Other" }"#;
+                return refused(what, hint);
+            }
+            _ => {}
+        }
+        if self.environment.embedded().is_some() && self.process.is_some() {
+            let what = format!("has a section [environment.process], but `{own}` has no processes");
+            return refused(what, "leave it out");
+        }
+        let process = self.process.clone().unwrap_or_default();
+        let seconds = [
+            ("max_seconds", self.max_seconds.unwrap_or(1.0)),
+            ("process.seconds", process.seconds),
+            ("process.start_seconds", process.start_seconds),
+        ];
+        if let Some((key, value)) = seconds.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 1e6)) {
+            let what = format!("`{name}`: `environment.{key}` is {value}; expected more than 0, at most 1,000,000");
+            return Err(Error::new(what));
+        }
+        if process.command.is_empty() {
+            return Err(Error::new(format!("`{name}`: `environment.process.command` is empty"))
+                .hint(r#"write a Python, as in command = ["python3"]"#));
+        }
+        Ok(())
+    }
 }
 
 fn turns() -> u32 {

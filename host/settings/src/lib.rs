@@ -43,7 +43,7 @@ pub use component::ComponentConfig;
 pub use date::Date;
 pub use device::DeviceName;
 pub use engine::RemoteConfig;
-pub use environment::EnvironmentSettings;
+pub use environment::{AnyEnvironment, CallFormat, ClassConfig, EnvironmentSettings, SidecarConfig};
 pub use grader::AnyGrader;
 pub use http::HttpConfig;
 pub use lora::LoraConfig;

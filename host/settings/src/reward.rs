@@ -245,7 +245,8 @@ impl RewardConfig {
 
     /// Returns the smallest reward of a correct answer. An environment's full reward is 1.
     pub fn correct_from(&self) -> Option<f32> {
-        self.correct_from.or((self.grader == Some(AnyGrader::Environment)).then_some(1.0))
+        let is_played = matches!(self.grader, Some(AnyGrader::Environment | AnyGrader::Episode));
+        self.correct_from.or(is_played.then_some(1.0))
     }
 
     /// Returns whether answers are graded in the sandbox: `python`, `math-verify` with `[reward.python]`.
