@@ -8,6 +8,7 @@ mod skip;
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
@@ -19,8 +20,8 @@ use allot_engine::{Environments as _, Replies};
 use allot_judges::classes::{Classes, Toolbox};
 use allot_models::tokens::Tokens;
 use allot_settings::EnvironmentSettings;
-use allot_tasks::dataset::{Dataset, DatasetConfig};
 use allot_tasks::Problem;
+use allot_tasks::dataset::{Dataset, DatasetConfig};
 use scratch::{Scratch, root};
 use serde_json::{Value, json};
 use skip::skip;
@@ -100,7 +101,7 @@ impl Played {
 
     /// The next reply to an episode.
     fn reply(&mut self, number: usize) -> Reply {
-        match self.channel.1.recv_timeout(Duration::from_secs(60)).unwrap() {
+        match self.channel.1.recv_timeout(Duration::from_mins(1)).unwrap() {
             Event::Reply(of, index, reply) => {
                 assert_eq!((of, index), (number, self.replies[number]));
                 reply
@@ -118,8 +119,9 @@ impl Played {
 
     /// What follows a turn with a call, as text.
     fn calls(&mut self, number: usize, calls: &[Value]) -> String {
-        let said: String = calls.iter().map(|call| format!("<tool_call>\n{call}\n</tool_call>\n")).collect();
-        self.turn(number, &said, None);
+        let said: Vec<String> =
+            calls.iter().map(|call| format!("<tool_call>\n{call}\n</tool_call>")).collect();
+        self.turn(number, &said.join("\n"), None);
         let said = self.says(number);
         self.tokens.decode(&said).unwrap()
     }
@@ -152,8 +154,8 @@ fn settings(python: &str, names: Value, more: Value) -> EnvironmentSettings {
 
 fn problems(rows: &[Value]) -> Vec<Problem> {
     let scratch = Scratch::new();
-    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
-    scratch.write("rows.jsonl", text);
+    let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
+    scratch.write("rows.jsonl", lines.join("\n"));
     let file = scratch.path().join("rows.jsonl");
     let config: DatasetConfig = serde_json::from_value(json!({
         "files": file, "question": "prompt", "answer": "*", "chat": true
@@ -215,7 +217,11 @@ fn what_reset_says_belongs_to_the_prompt() {
     assert!(played.calls(0, &[call("guess", json!({ "word": "car" }))]).contains("\nGG-\n"));
     assert!(played.calls(0, &[call("guess", json!({ "word": "cat" }))]).contains("\nGGG\n"));
     // The calls of the last turn are not made: nothing would read their results.
-    played.turn(0, "<tool_call>\n{\"name\": \"guess\", \"arguments\": {\"word\": \"cat\"}}\n</tool_call>", None);
+    played.turn(
+        0,
+        "<tool_call>\n{\"name\": \"guess\", \"arguments\": {\"word\": \"cat\"}}\n</tool_call>",
+        None,
+    );
     assert!(played.says(0).is_empty());
     played.turn(0, "", Some(Stopped::MaxTurns));
     assert_eq!(played.ended(0), won(0.5));
@@ -255,7 +261,11 @@ fn several_classes_are_chosen_by_the_data() {
     assert!(found.is_sorted(), "{said}");
     assert!(played.calls(1, &[call("price", json!({ "item": "tea" }))]).contains("Tool price not found."));
     // The limit of calls ends an episode before the calls that would pass it.
-    played.turn(0, &"<tool_call>{\"name\": \"increment\", \"arguments\": {\"step\": 1}}</tool_call>".repeat(3), None);
+    played.turn(
+        0,
+        &"<tool_call>{\"name\": \"increment\", \"arguments\": {\"step\": 1}}</tool_call>".repeat(3),
+        None,
+    );
     assert_eq!(played.ended(0), Ended { limit: Some(Stopped::MaxToolCalls), ..won(1.0) });
     let lost = problems(&[json!({ "prompt": "Buy.", "environment": "none" })]);
     let class = settings(&python, json!({ "names": { "shop": "Shop", "count": "Counter" } }), json!({}));
@@ -278,6 +288,19 @@ fn what_an_environment_must_not_do_costs_its_episodes_and_no_other() {
     };
     assert_eq!(reward(&mut played, 0, "print"), won(0.5));
     assert_eq!(reward(&mut played, 2, "half"), won(0.5));
+    // Neither what its own processes print nor what they read is a line of ours, and it does not end itself.
+    assert_eq!(reward(&mut played, 2, "shell"), won(0.5));
+    played.begin(0, 0);
+    played.turn(0, &format!("<tool_call>{}</tool_call>", doing("leave")[0]), None);
+    assert_eq!(played.ended(0).trouble.unwrap(), "the environment says: SystemExit: 3");
+    // A failed episode is no reason to end its process.
+    let process = |played: &mut Played| {
+        played.begin(0, 0);
+        let said = played.calls(0, &doing("process"));
+        played.classes.abandon();
+        said
+    };
+    assert_eq!(process(&mut played), process(&mut played));
     let bad = reward(&mut played, 4, "nan").trouble.unwrap();
     assert_eq!(bad, "the environment says: ValueError: get_reward returned nan");
     let bad = reward(&mut played, 6, "word").trouble.unwrap();
@@ -332,6 +355,43 @@ fn an_exception_of_reset_is_one_of_its_episode() {
     played.opened(0, 0);
     let end = played.ended(0);
     assert_eq!(end.trouble.as_deref(), Some("the environment says: KeyError: 'there is no such table'"));
+    assert_eq!(played.classes.failure(), None);
+}
+
+#[test]
+fn an_environment_that_can_not_be_started_any_more_ends_the_run() {
+    let Some(python) = python() else { return };
+    let rows = [json!({ "prompt": "Do.", "target": 0 })];
+    let scratch = Scratch::new();
+    let games = fs::read_to_string(root().join("tests/cases/classes/games.py")).unwrap();
+    scratch.write("games.py", &games);
+    let file = json!({ "name": "Hostile", "file": scratch.path().join("games.py") });
+    let mut played = Played::new(&python, file, json!({}), &rows);
+    played.begin(0, 0);
+    // Changed during the run, which the next process finds.
+    scratch.write("games.py", games.replace("return \"done\"", "return \"other\""));
+    played.turn(0, "<tool_call>{\"name\": \"do\", \"arguments\": {\"what\": \"exit\"}}</tool_call>", None);
+    assert!(played.ended(0).trouble.unwrap().starts_with("its process ended"));
+    for _ in 0..3 {
+        played.opened(0, 0);
+        let why = played.ended(0).trouble.unwrap();
+        assert!(
+            why.starts_with("it changed during the run: `") && why.ends_with("games.py` has changed"),
+            "{why}"
+        );
+    }
+    let failed = played.classes.failure().unwrap();
+    assert!(failed.contains("failed 3 times in a row: it changed during the run"), "{failed}");
+}
+
+/// Texts that no seam was looked for at.
+#[test]
+fn what_reset_says_is_the_text_of_the_prompt_wherever_tokens_meet() {
+    let Some(python) = python() else { return };
+    let rows = [json!({ "prompt": "Play", "said": "ing" }), json!({ "prompt": "x =", "said": "= 3" })];
+    let mut played = Played::new(&python, json!({ "name": "Saying" }), json!({}), &rows);
+    assert!(played.begin(0, 0).contains("user\nPlaying\nassistant\n"));
+    assert!(played.begin(1, 1).contains("user\nx == 3\nassistant\n"));
 }
 
 #[test]
@@ -354,6 +414,143 @@ fn episodes_of_one_process_are_played_at_a_time_if_it_has_threads() {
     assert_eq!(played.ended(0).trouble.unwrap(), "the environment did not reply within 5 s");
 }
 
+/// The shipped model that looks for a hidden number, with a tokenizer that reads its `?48` as a call of a tool: it then
+/// plays a class as it plays the embedded game.
+fn player(to: &Path) {
+    let from = allot_models::find("tiny-guess").unwrap();
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+    let path = to.join("tokenizer.json");
+    let mut tokenizer: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let replaced =
+        |pattern: Value, content: &str| json!({ "type": "Replace", "pattern": pattern, "content": content });
+    let opened = |name: &str| format!(r#"<tool_call>{{"name": "{name}", "arguments": {{"number": ""#);
+    tokenizer["decoder"] = json!({ "type": "Sequence", "decoders": [
+        { "type": "Fuse" },
+        replaced(json!({ "String": "?" }), &opened("compare")),
+        replaced(json!({ "String": "!" }), &opened("answer")),
+        replaced(json!({ "Regex": "(?<=[0-9])\\z" }), r#""}}</tool_call>"#),
+    ] });
+    fs::write(path, tokenizer.to_string()).unwrap();
+    // What stands for the model's call ends with the token that ends its turns.
+    let template = "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}{{ call.function.name }}{% endfor %}\
+                    {% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}";
+    fs::write(to.join("chat_template.jinja"), template).unwrap();
+}
+
+const PLAYED: &str = r#"
+[run]
+seed = 1
+steps = 40
+groups = 8
+rollouts = 8
+
+[budget]
+rollouts = 4000
+
+[policy]
+use = "uniform"
+
+[model]
+use = "./mine"
+threads = 2
+rows = 32
+
+[sampling]
+max_tokens = 32
+
+[environment]
+use = "class"
+max_turns = 8
+max_read_tokens = 80
+
+[environment.class]
+file = "[root]/tests/cases/classes/games.py"
+name = "Hidden"
+calls = "json"
+
+[environment.process]
+command = ["[python]"]
+
+[reward]
+grader = "episode"
+
+[optimizer]
+learning_rate = 3e-4
+
+[evaluation]
+every = 20
+rollouts = 2
+
+[checkpoint]
+every = 10
+
+[[data]]
+files = "rows.jsonl"
+question = "prompt"
+answer = "*"
+chat = true
+held_out = 0.2
+"#;
+
+fn hidden(python: &str) -> Scratch {
+    let scratch = Scratch::new();
+    player(&scratch.path().join("mine"));
+    let row = |i: u64| {
+        let (low, size, calls) = (10 + i % 60, 4 + i % 9, 2 + i % 3);
+        let (high, prompt) = (low + size - 1, format!("{low}-{}*{calls}:", low + size - 1));
+        format!("{}\n", json!({ "prompt": prompt, "low": low, "high": high, "calls": calls }))
+    };
+    scratch.write("rows.jsonl", (0..120).map(row).collect::<String>());
+    scratch.write(
+        "run.toml",
+        PLAYED.replace("[python]", python).replace("[root]", &root().display().to_string()),
+    );
+    scratch
+}
+
+/// A run's record but for its first line, which has the day.
+fn record(scratch: &Scratch, run: &str) -> String {
+    scratch.read(&format!("{run}/record.jsonl")).split_once('\n').unwrap().1.to_owned()
+}
+
+#[test]
+fn the_shipped_model_plays_a_class_and_a_killed_run_comes_to_the_same_end() {
+    let Some(python) = python() else { return };
+    let scratch = hidden(&python);
+    let said = scratch.allot(&["train", "run.toml", "--out", "out"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let lines: Vec<Value> =
+        scratch.read("out/record.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let environment = &lines[0]["training"]["environment"];
+    assert_eq!(environment["use"], "class");
+    assert_eq!(environment["class"], json!({ "name": "Hidden", "calls": "json" }));
+    assert!(environment["process"]["version"].as_str().unwrap().contains("transformers"), "{environment}");
+    let rewards: Vec<f64> = lines
+        .iter()
+        .filter(|line| line["rewards"].is_array() || line["sampled"].is_array())
+        .flat_map(|line| line["sampled"].as_array().unwrap().clone())
+        .flat_map(|of| of["rewards"].as_array().unwrap().clone())
+        .map(|reward| reward.as_f64().unwrap())
+        .collect();
+    assert!(rewards.len() > 2000 && rewards.contains(&1.0) && rewards.contains(&0.0), "{}", rewards.len());
+    let shown = scratch.allot(&["rollouts", "out", "--show", "2"]);
+    assert!(shown.contains("compare"), "{shown}");
+
+    // Killed within episodes, again and again.
+    for args in [&["train", "run.toml", "--out", "again"][..], &["train", "--resume", "again"]] {
+        let mut run = scratch.command(args);
+        let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(2500));
+        let _ = run.kill();
+        run.wait().unwrap();
+    }
+    scratch.allot(&["train", "--resume", "again"]);
+    assert_eq!(record(&scratch, "again"), record(&scratch, "out"));
+}
+
 #[test]
 fn what_can_not_be_played_is_told_before_anything_else() {
     let Some(python) = python() else { return };
@@ -363,7 +560,9 @@ fn what_can_not_be_played_is_told_before_anything_else() {
         Toolbox::check(&settings, settings.class.as_ref().unwrap(), &tokens).unwrap_err()
     };
     let file = root().join("tests/cases/classes/games.py");
-    let says = |name: &str| told(json!({ "name": name }), &python).what.replace(&file.display().to_string(), "games.py");
+    let says = |name: &str| {
+        told(json!({ "name": name }), &python).what.replace(&file.display().to_string(), "games.py")
+    };
     assert_eq!(
         says("Gone"),
         "the environment `Gone of games.py` ended with exit status 1, and last said `games.py has no class Gone`"

@@ -234,7 +234,7 @@ fn a_side_depends_on_the_question_alone() {
     let back = lines((0..200).rev().map(|i| row(i, "b")).collect());
     let back = written("back.jsonl", &back, json!({})).unwrap();
     let asked = |problems: &[Problem]| problems.iter().map(text).collect::<HashSet<_>>();
-    let (forth, back) = (forth.split(0.2), back.split(0.2));
+    let (forth, back) = (forth.split(0.2, false), back.split(0.2, false));
     assert!((50..110).contains(&forth.held_out.len()), "{}", forth.held_out.len());
     assert_eq!(forth.train.len() + forth.held_out.len(), 400);
     assert!(asked(&back.held_out).is_subset(&asked(&forth.held_out)));
@@ -246,7 +246,7 @@ fn a_side_is_the_same_with_any_template_and_white_space() {
     let row = |q: &str| json!({"question": q, "answer": 1}).to_string();
     let of = |name: &str, put: &dyn Fn(usize) -> String, config: Value| {
         let all: Vec<String> = (0..200).map(|i| row(&put(i))).collect();
-        let sides = written(name, all.join("\n").as_bytes(), config).unwrap().split(0.3);
+        let sides = written(name, all.join("\n").as_bytes(), config).unwrap().split(0.3, false);
         sides.held_out.iter().map(|p| p.place.as_ref().unwrap().number).collect::<Vec<u64>>()
     };
     let plain = of("plain.jsonl", &|i| format!("How old is {i}?"), json!({}));

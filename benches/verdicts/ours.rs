@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -181,8 +182,8 @@ fn graded(config: &RewardConfig, folder: &Path, batch: &Batch) -> (Graded, Vec<S
         signals: Vec::new(),
         sampling: None,
     };
-    let problems: Rc<Vec<Problem>> = Rc::new(batch.questions.iter().map(problem).collect());
-    let tokens = Rc::new(Tokens::read(folder).unwrap());
+    let problems: Arc<Vec<Problem>> = Arc::new(batch.questions.iter().map(problem).collect());
+    let tokens = Arc::new(Tokens::read(folder).unwrap());
     let graders = Graders::new(config.clone(), &problems, 1 << 20, Vec::new()).unwrap();
     let graded = Graded::new(tokens, problems, graders);
     (graded, batch.tokens.iter().enumerate().map(sample).collect())

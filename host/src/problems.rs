@@ -83,6 +83,8 @@ impl Found {
         // The column of lengths is computed from tokens.
         wanted.retain(|name| name != LENGTH);
         let (mut train, mut held_out, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        // A class may make other tasks of equal prompts, by the other columns of their rows.
+        let by_row = config.environment.as_ref().is_some_and(|environment| environment.class.is_some());
         for task in &config.tasks {
             let told = |e: TaskError| Error::told(e.to_string(), e.hint());
             let drawn = with_columns(task, Split::Train, &wanted).map_err(told)?;
@@ -93,7 +95,7 @@ impl Found {
             }
         }
         for data in &config.data {
-            let sides = dataset(data, config, &wanted, &mut notes)?.split(data.held_out);
+            let sides = dataset(data, config, &wanted, &mut notes)?.split(data.held_out, by_row);
             train.extend(sides.train);
             held_out.extend(sides.held_out);
         }
@@ -121,7 +123,7 @@ impl Found {
             notes.push(what.to_owned());
         }
         let before = train.len();
-        notes.extend(held_out::parted(&mut train, &sets));
+        notes.extend(held_out::parted(&mut train, &sets, by_row));
         if train.is_empty() && before > 0 {
             let error = Error::new("there are no problems to train on");
             return Err(error.hint("change the config: it holds out every problem that it names"));
@@ -198,9 +200,8 @@ impl Problems {
         let problems = evenly(problems, most);
         // On all cores: 0.1 ms each, which is most of the work before weights are loaded.
         let most = longest.saturating_mul(BYTES_A_TOKEN);
-        let encode = |problem: &Problem| {
-            (bytes(&problem.ask) <= most).then(|| asking.prompt(problem)).transpose()
-        };
+        let encode =
+            |problem: &Problem| (bytes(&problem.ask) <= most).then(|| asking.prompt(problem)).transpose();
         let encoded: Vec<Result<Option<Vec<u32>>>> = problems.par_iter().map(encode).collect();
         knows_all(asking.tokens, &problems)?;
         let (before, mut too_long, mut unread) = (self.all.len(), Vec::new(), 0);

@@ -112,8 +112,7 @@ impl Environments for Threads {
     fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies) {
         let so_far = self.so_far.get_mut(&number).unwrap();
         so_far.extend(tokens);
-        let end =
-            Ended::rewarded(so_far.len() as f32, Some(true));
+        let end = Ended::rewarded(so_far.len() as f32, Some(true));
         let reply = match said(number, so_far).filter(|_| stop.is_none()) {
             None => Reply::Ends(end),
             Some(read) => Reply::Says(read),
@@ -316,9 +315,7 @@ struct Liar {
 
 impl Liar {
     fn lie(&mut self, replies: &Replies, over: bool) {
-        let end = |reward: Option<f32>| {
-            Reply::Ends(Ended { reward, ..Ended::rewarded(0.0, Some(false)) })
-        };
+        let end = |reward: Option<f32>| Reply::Ends(Ended { reward, ..Ended::rewarded(0.0, Some(false)) });
         let some = vec![9; self.draws.below(5)];
         let own = match self.draws.below(40) {
             0 => Reply::Ends(Ended::failed("it crashed")),

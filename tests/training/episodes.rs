@@ -119,6 +119,19 @@ fn what_is_no_run_of_episodes_is_refused() {
         refused("span = [4, 16]", "span = [4, 101]"),
         refused("calls = [1, 4]", "calls = [4, 1]"),
         refused("calls = [1, 4]", "terms = 3"),
+        refused("use = \"guess\"", "use = \"class\""),
+        refused("max_turns = 3", "max_turns = 3\nclass = { file = \"game.py\", name = \"Game\" }"),
+        refused(
+            "use = \"guess\"\nmax_turns = 3",
+            "use = \"class\"\nmax_turns = 3\nclass = { file = \"game.py\" }",
+        ),
+        refused(
+            "use = \"guess\"\nmax_turns = 3",
+            "use = \"class\"\nmax_turns = 3\nclass = { file = \"game.py\", name = \"Game\" }",
+        ),
+        refused("max_turns = 3", "max_turns = 3\nprocess = { threads = 2 }"),
+        refused("max_turns = 3", "max_turns = 3\nmax_seconds = 0"),
+        refused("max_turns = 3", "max_turns = 3\nprocess = { processes = 0 }"),
         refused(
             "[environment]",
             "[rollout_server]\nurl = \"http://127.0.0.1:1\"\nuse = \"vllm\"\nweights = \"./w\"\n\n[environment]",

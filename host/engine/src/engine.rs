@@ -152,6 +152,9 @@ pub enum EngineError {
         /// The rule for its values.
         rule: &'static str,
     },
+    /// The environments can't go on.
+    #[error("{0}")]
+    Environment(String),
     /// The update would have made the weights non-finite.
     #[error("the update was refused: {0} is not finite")]
     NotFinite(&'static str),
@@ -198,6 +201,7 @@ impl EngineError {
                 "it has other weights, or tells log-probabilities of another temperature; if it only rounds so \
                  coarsely, set `rollout_server.tolerance` higher",
             ),
+            Self::Environment(_) => Some("mend the environment, and continue with `allot train --resume`"),
             Self::Setting { .. } | Self::NotFinite(_) | Self::Interrupted => None,
         }
     }

@@ -19,6 +19,11 @@ pub trait Environments {
 
     /// Gives up all episodes that are open.
     fn abandon(&mut self);
+
+    /// Returns why no episode can be played any more, if so.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Where an episode's replies go, from any thread.

@@ -297,7 +297,10 @@ impl Native {
         let room = (sampling.max_tokens + limits.read) as usize;
         self.core.converse(&prompts, &self.config.stops, self.config.rows, room, talk, interrupt)?;
         environments.abandon();
-        Ok(samples)
+        match environments.failure() {
+            Some(what) => Err(EngineError::Environment(what)),
+            None => Ok(samples),
+        }
     }
 
     /// Returns an update on these examples, from the current weights.

@@ -7,7 +7,7 @@ A class has `reset`, which gets a prompt's columns and returns None or a text; p
     {"id":2,"do":"call","slot":0,"calls":[{"name":..,"arguments":..}]}    {"id":2,"said":["a text for each call"]}
     {"id":3,"do":"reward","slot":0}    {"id":3,"reward":0.5}, or null
 
-or by {"id":1,"error":"why not"}. Called with the file, the number of threads, and the classes' names by key, as JSON."""
+or by {"id":1,"error":"why not"}. Called with the file, the number of threads, the most characters of a text, and the classes' names by key, as JSON."""
 
 import asyncio
 import importlib.util
@@ -48,7 +48,10 @@ class Kind:
         self.takes_seed = "seed" in inspect.signature(first.reset).parameters
 
     def taken(self):
-        return self.waiting.pop() if self.waiting else self.make()
+        try:
+            return self.waiting.pop()
+        except IndexError:
+            return self.make()
 
 
 def schema(name, method):
@@ -63,6 +66,8 @@ def schema(name, method):
 
 
 LOOP = asyncio.new_event_loop()
+# The most characters of a text, given by the caller.
+LONGEST = 0
 
 
 def awaited(said):
@@ -129,8 +134,20 @@ def as_text(what, said):
         if other is not None:
             raise ValueError(f"{what} returned a part of type {other!r}; only texts are read")
         said = "".join(str(part["text"]) for part in said)
-    # Half of a surrogate pair is no character.
-    return str(said).encode("utf-8", "replace").decode("utf-8")
+    return clean(str(said))
+
+
+def clean(text):
+    """A text as it can be written, up to what is more than any episode reads: half of a surrogate pair is no character."""
+    return text[:LONGEST].encode("utf-8", "replace").decode("utf-8")
+
+
+def failure(e):
+    """An exception as a text, whatever the exception does when it is asked for one."""
+    try:
+        return clean(f"{type(e).__name__}: {e}")
+    except BaseException:
+        return type(e).__name__
 
 
 class Episode:
@@ -164,7 +181,7 @@ class Episode:
 
         if later:
             told = asyncio.run_coroutine_threadsafe(all_of(), LOOP).result()
-            failed = [{"error": str(one)} if isinstance(one, Exception) else one for one in told]
+            failed = [{"error": str(one)} if isinstance(one, BaseException) else one for one in told]
             done += [(name, one) for (name, _), one in zip(later, failed)]
         return [[name, as_text(name, result)] for name, result in done]
 
@@ -202,18 +219,25 @@ class Served:
     def answer(self, asked):
         try:
             said = self.done(asked)
-        except Exception as e:
-            said = {"error": f"{type(e).__name__}: {e}"}
-        line = json.dumps({"id": asked["id"], **said})
+        except BaseException as e:  # Also of `sys.exit`, which would end the process with all its episodes.
+            said = {"error": failure(e)}
+        line = json.dumps({"id": asked["id"], **said}, ensure_ascii=False)
         with self.lock:
             print(line, file=self.out, flush=True)
 
 
 def main():
-    path, threads, names = sys.argv[1:]
+    global LONGEST
+    path, threads, longest, names = sys.argv[1:]
+    LONGEST = int(longest)
     names = [(key, name) for key, name in json.loads(names)]
-    # What a class prints is no answer.
-    out, sys.stdout = sys.stdout, sys.stderr
+    # What a class prints is no answer, and what it reads is no request, in its own processes and in C, too.
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout = sys.stderr
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     module = load(path)
     threading.Thread(target=LOOP.run_forever, daemon=True).start()
     kinds = {key: Kind(module, path, name) for key, name in names}
@@ -225,11 +249,11 @@ def main():
     print(json.dumps(hello), file=out, flush=True)
     served = Served(kinds, out)
     if threads == "1":
-        for line in sys.stdin:
+        for line in requests:
             served.answer(json.loads(line))
         return
     with ThreadPoolExecutor(int(threads)) as pool:
-        for line in sys.stdin:
+        for line in requests:
             pool.submit(served.answer, json.loads(line))
 
 

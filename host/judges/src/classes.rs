@@ -1,12 +1,13 @@
 //! Episodes with Python classes of TRL's form: `reset` begins one, public methods are tools that the model calls, and
-//! `get_reward` ends it. The objects live in processes ([`crate::sidecar`]); what they return becomes tokens here.
+//! `get_reward` ends it. The objects live in processes beside this program; what they return becomes tokens here.
 //!
 //! As TRL 1.16 does it (`grpo_trainer.py`, `_tool_call_loop`): a turn without a call ends the episode, and so does the
 //! limit of turns, before the calls of the last one are made. An exception of a tool is a text that the model reads.
 
 mod toolbox;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use allot_base::{Error, Result};
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
@@ -25,6 +26,9 @@ use toolbox::messages;
 /// The most bytes for each token of a text that is tokenized: the longest runs of white space have 128.
 const BYTES_A_TOKEN: usize = 256;
 
+/// Seeds are below this: numpy takes no larger ones.
+const SEEDS: u64 = 1 << 32;
+
 /// The environments of a run.
 pub struct Classes {
     settings: EnvironmentSettings,
@@ -39,6 +43,8 @@ pub struct Classes {
     sidecars: Vec<Sidecar>,
     /// The episodes that are open, by number.
     open: Vec<Option<Open>>,
+    /// Number of replies that are owed.
+    under_way: Arc<AtomicUsize>,
 }
 
 /// What makes tokens of texts, on other threads than the one that samples.
@@ -64,8 +70,8 @@ impl Classes {
         (problems, prompts): (Arc<Vec<Problem>>, Vec<Vec<u32>>),
     ) -> Self {
         let told = Arc::new(Told { tokens, most: settings.max_read_tokens });
-        let (sidecars, open) = (Vec::new(), Vec::new());
-        Self { settings, toolbox, told, problems, prompts, stops, sidecars, open }
+        let (sidecars, open, under_way) = (Vec::new(), Vec::new(), Arc::default());
+        Self { settings, toolbox, told, problems, prompts, stops, sidecars, open, under_way }
     }
 
     /// Sends a request to the process that has an episode. `read` makes the reply of its answer.
@@ -76,10 +82,10 @@ impl Classes {
         replies: &Replies,
         read: impl FnOnce(Map<String, Value>) -> Result<Reply> + Send + 'static,
     ) {
-        let replies = replies.clone();
+        let mut owed = Owed::new(replies, &self.under_way);
         let take: Take = Box::new(move |answer| {
             let reply = answer.and_then(|fields| read(fields).map_err(|e| e.what));
-            replies.send(reply.unwrap_or_else(|why| Reply::Ends(Ended::failed(why))));
+            owed.send(reply.unwrap_or_else(|why| Reply::Ends(Ended::failed(why))));
         });
         let Value::Object(fields) = fields else { return take(Err("a request is no object".to_owned())) };
         let processes = self.settings.process.as_ref().map_or(1, |process| process.processes);
@@ -99,8 +105,7 @@ impl Classes {
         let (toolbox, problems) = (Arc::clone(&self.toolbox), Arc::clone(&self.problems));
         let problem = &problems[prompt.0 as usize];
         let chosen = toolbox.of(problem)?;
-        let fields =
-            json!({ "do": "begin", "slot": number, "key": chosen.key, "row": chosen.row, "seed": start });
+        let fields = json!({ "do": "begin", "slot": number, "key": chosen.key, "row": chosen.row, "seed": start % SEEDS });
         let (told, tools) = (Arc::clone(&self.told), chosen.tools.clone());
         let messages: Vec<Message> = messages(problem)?.to_vec();
         let before = self.prompts[prompt.0 as usize].clone();
@@ -130,10 +135,38 @@ impl Classes {
         let told = Arc::clone(&self.told);
         self.ask((number, Part::Turn), fields, replies, move |mut answer| {
             let said = answer.remove("said").unwrap_or_default();
-            let results: Vec<(String, String)> = serde_json::from_value(said).map_err(|e| Error::new(e.to_string()))?;
+            let results: Vec<(String, String)> =
+                serde_json::from_value(said).map_err(|e| Error::new(e.to_string()))?;
             let bytes = results.iter().map(|(_, said)| said.len()).sum();
             told.read(bytes, |tokens| tokens.results(&results, ended))
         });
+    }
+}
+
+/// A reply that is owed, whatever becomes of the thread that makes it.
+struct Owed {
+    replies: Option<Replies>,
+    under_way: Arc<AtomicUsize>,
+}
+
+impl Owed {
+    fn new(replies: &Replies, under_way: &Arc<AtomicUsize>) -> Self {
+        under_way.fetch_add(1, Ordering::SeqCst);
+        Self { replies: Some(replies.clone()), under_way: Arc::clone(under_way) }
+    }
+
+    fn send(&mut self, reply: Reply) {
+        if let Some(replies) = self.replies.take() {
+            // First, since the last reply may lead to the end of all episodes.
+            self.under_way.fetch_sub(1, Ordering::SeqCst);
+            replies.send(reply);
+        }
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.send(Reply::Ends(Ended::failed("its process is gone")));
     }
 }
 
@@ -191,10 +224,14 @@ impl Environments for Classes {
     }
 
     fn abandon(&mut self) {
-        if self.open.iter().any(Option::is_some) {
-            // Only after an interrupt. The processes end with their episodes.
+        if self.under_way.load(Ordering::SeqCst) > 0 {
+            // After an interrupt. The processes end with their episodes.
             self.sidecars.clear();
         }
         self.open.clear();
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.toolbox.command.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

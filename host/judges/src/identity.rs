@@ -46,6 +46,9 @@ impl Identity {
     pub fn apart(&self, before: &Self, words: &[String]) -> Option<String> {
         let changed = |(i, _): &(usize, &String)| self.command.get(*i) != before.command.get(*i);
         if let Some((_, word)) = words.iter().enumerate().find(changed) {
+            if word.len() > LONG {
+                return Some("its script has changed".to_owned());
+            }
             let name = file_in(word, false).map_or(word.as_str(), |(_, file)| file);
             return Some(format!("`{name}` has changed"));
         }

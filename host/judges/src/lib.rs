@@ -14,9 +14,9 @@
 //! assert_eq!(UNSCORABLE.reward, None);
 //! ```
 
+pub mod classes;
 pub mod component;
 pub mod environment;
-pub mod classes;
 pub mod episodes;
 pub mod graded;
 pub mod grader;
@@ -24,8 +24,8 @@ pub mod graders;
 pub mod http;
 pub mod identity;
 pub mod process;
-pub mod program;
 pub mod processes;
+pub mod program;
 pub mod protocol;
 pub mod python;
 pub mod sandboxed;

@@ -2,7 +2,7 @@
 //! JSON with an id. If the process fails, its episodes are lost, and the next one that begins starts another process.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use allot_base::{Error, Result};
@@ -23,6 +23,9 @@ const LONGEST: u64 = 16 << 20;
 /// How many starts in a row may fail before no more are tried.
 const TRIES: u32 = 3;
 
+/// Of processes that started.
+const NOTHING: &str = "its processes ended before they answered anything";
+
 /// How a sidecar is started.
 #[derive(Clone, Debug)]
 pub(crate) struct SidecarCommand {
@@ -40,6 +43,8 @@ pub(crate) struct SidecarCommand {
     pub words: Vec<String>,
     /// Its identity when the run began.
     pub known: Option<Identity>,
+    /// Why none of its processes can be started any more.
+    pub failure: Arc<Mutex<Option<String>>>,
 }
 
 /// A request, from a thread that does not wait for the answer.
@@ -114,7 +119,9 @@ impl SidecarCommand {
     }
 
     fn identity(&self, greeting: &Greeting) -> Result<Identity> {
-        Identity::of(&self.words, greeting.hello.clone().unwrap_or_default())
+        // Prompts tell of the tools, also of those that imported files define.
+        let words = self.words.iter().cloned().chain([greeting.tools.to_string()]).collect::<Vec<_>>();
+        Identity::of(&words, greeting.hello.clone().unwrap_or_default())
     }
 
     async fn start(&self) -> std::result::Result<(Running, Greeting), Failure> {
@@ -225,20 +232,39 @@ impl Serving {
         running.under_way.insert(running.asked, (Instant::now() + self.command.limit, call));
     }
 
+    /// Starts a process. After [`TRIES`] that answered nothing, the run fails.
     async fn started(&mut self) -> std::result::Result<Running, String> {
-        let command = Arc::clone(&self.command);
-        if self.failed >= TRIES {
-            return Err(format!("its process could not be started {TRIES} times"));
+        if let Some(error) = self.broken() {
+            return Err(error);
         }
+        let started = if self.failed < TRIES {
+            Self::tried(Arc::clone(&self.command)).await
+        } else {
+            Err(NOTHING.to_owned())
+        };
         self.failed += 1;
+        if let Err(why) = &started
+            && self.failed >= TRIES
+        {
+            let name = &self.command.name;
+            let what = format!("the environment `{name}` failed {TRIES} times in a row: {why}");
+            *self.command.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+        }
+        started
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.command.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn tried(command: Arc<SidecarCommand>) -> std::result::Result<Running, String> {
         let (running, greeting) =
             command.start().await.map_err(|failure| format!("its process {failure}"))?;
         let identity = command.identity(&greeting).map_err(|e| e.what)?;
         if let Some(how) = command.known.as_ref().and_then(|known| identity.apart(known, &command.words)) {
             running.program.end().await;
-            return Err(format!("the environment `{}` changed during the run: {how}", command.name));
+            return Err(format!("it changed during the run: {how}"));
         }
-        self.failed = 0;
         Ok(running)
     }
 
@@ -257,11 +283,14 @@ impl Serving {
             let failure = Failure::Garbage(words(&line));
             return self.end(None, &format!("its process {failure}")).await;
         };
+        self.failed = 0;
         let failed = fields.remove("error").map(|why| words(why.as_str().unwrap_or_default().as_bytes()));
         if failed.is_some() || call.part == Part::End {
             running.slots.remove(&call.slot);
         }
-        (call.take)(failed.map_or(Ok(fields), |why| Err(format!("the environment says: {why}"))));
+        let answer = failed.map_or(Ok(fields), |why| Err(format!("the environment says: {why}")));
+        // It renders and tokenizes, for which this task's thread is not there.
+        tokio::task::spawn_blocking(move || (call.take)(answer));
     }
 
     /// Ends the process, as a request has no answer within its time limit.

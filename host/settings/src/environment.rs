@@ -131,11 +131,13 @@ impl EnvironmentSettings {
     /// A path that cannot be made absolute.
     pub fn settle(&mut self) -> Result<(), Error> {
         if let Some(class) = &mut self.class {
-            class.file = std::path::absolute(&class.file).map_err(|e| Error::file("find", &class.file, &e))?;
+            class.file =
+                std::path::absolute(&class.file).map_err(|e| Error::file("find", &class.file, &e))?;
         }
         for word in self.process.iter_mut().flat_map(|process| &mut process.command) {
             if looks_like_a_path(word) && Path::new(word.as_str()).is_file() {
-                let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
+                let path =
+                    std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
                 *word = path.display().to_string();
             }
         }
@@ -153,18 +155,24 @@ impl EnvironmentSettings {
         match (&self.class, self.environment) {
             (None, AnyEnvironment::Class) => {
                 let hint = r#"write, under [environment.class], file = "game.py" and name = "Game""#;
-                return refused("has environment `class` but no section [environment.class]".to_owned(), hint);
+                return refused(
+                    "has environment `class` but no section [environment.class]".to_owned(),
+                    hint,
+                );
             }
             (Some(_), AnyEnvironment::Guess) => {
                 let what = format!("has a section [environment.class], but its environment is `{own}`");
                 return refused(what, r#"set `use = "class"`, or leave it out"#);
             }
             (Some(class), _) if class.file.as_os_str().is_empty() => {
-                return Err(Error::new(format!("`{name}`: `environment.class.file` is empty; expected a path")));
+                return Err(Error::new(format!(
+                    "`{name}`: `environment.class.file` is empty; expected a path"
+                )));
             }
             (Some(class), _) if class.name.is_some() != class.names.is_empty() => {
                 let what = "needs either `name` or `names` under [environment.class]".to_owned();
-                let hint = r#"write name = "Game"; or, for several, names = { game = "Game", other = "Other" }"#;
+                let hint =
+                    r#"write name = "Game"; or, for several, names = { game = "Game", other = "Other" }"#;
                 return refused(what, hint);
             }
             _ => {}
@@ -173,6 +181,10 @@ impl EnvironmentSettings {
             let what = format!("has a section [environment.process], but `{own}` has no processes");
             return refused(what, "leave it out");
         }
+        if self.environment.embedded().is_some() && self.max_tool_calls.is_some() {
+            let what = format!("has `environment.max_tool_calls`, but `{own}` counts no calls");
+            return refused(what, "leave it out: `max_turns` limits them");
+        }
         let process = self.process.clone().unwrap_or_default();
         let seconds = [
             ("max_seconds", self.max_seconds.unwrap_or(1.0)),
@@ -180,7 +192,8 @@ impl EnvironmentSettings {
             ("process.start_seconds", process.start_seconds),
         ];
         if let Some((key, value)) = seconds.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 1e6)) {
-            let what = format!("`{name}`: `environment.{key}` is {value}; expected more than 0, at most 1,000,000");
+            let what =
+                format!("`{name}`: `environment.{key}` is {value}; expected more than 0, at most 1,000,000");
             return Err(Error::new(what));
         }
         if process.command.is_empty() {

@@ -7,19 +7,24 @@ use allot_tasks::{Key, Problem, near};
 use super::{counted, examples, named};
 
 /// Removes held-out problems from the training problems. Returns notes about how many were removed, and how
-/// many of the rest are nearly equal to held-out ones.
-pub fn parted(train: &mut Vec<Problem>, sets: &[(String, Vec<Problem>)]) -> Vec<String> {
+/// many of the rest are nearly equal to held-out ones. With `by_row`, only equal rows are equal.
+pub fn parted(train: &mut Vec<Problem>, sets: &[(String, Vec<Problem>)], by_row: bool) -> Vec<String> {
     let mut notes = Vec::new();
-    let secret: HashSet<Key> = sets.iter().flat_map(|(_, p)| p).flat_map(Problem::keys).collect();
+    let keys = |problem: &Problem| {
+        if by_row { vec![Key::of(&[&problem.id()])] } else { problem.keys().to_vec() }
+    };
+    let secret: HashSet<Key> = sets.iter().flat_map(|(_, p)| p).flat_map(keys).collect();
     let before = train.len();
     if !secret.is_empty() {
-        train.retain(|p| p.keys().iter().all(|key| !secret.contains(key)));
+        train.retain(|p| keys(p).iter().all(|key| !secret.contains(key)));
     }
     if train.len() < before {
         let n = before - train.len();
         notes.push(format!("{n} problems to train on are also held out, and are left out of training"));
     }
-    notes.extend(nearly(train, sets));
+    if !by_row {
+        notes.extend(nearly(train, sets));
+    }
     notes
 }
 

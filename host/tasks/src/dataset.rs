@@ -225,9 +225,13 @@ impl Dataset {
         Ok(())
     }
 
-    /// Splits the problems; `held_out` is a share, from 0 to less than 1.
-    pub fn split(self, held_out: f64) -> Sides {
-        let on_train = |p: &Problem| Split::of_question(&p.question, held_out) == Split::Train;
+    /// Splits the problems; `held_out` is a share, from 0 to less than 1. Equal questions are on one side; with
+    /// `by_row`, equal rows are.
+    pub fn split(self, held_out: f64, by_row: bool) -> Sides {
+        let on_train = |p: &Problem| {
+            let name = if by_row { &p.id() } else { &p.question };
+            Split::of_question(name, held_out) == Split::Train
+        };
         let (train, held_out) = self.problems.into_iter().partition(on_train);
         Sides { train, held_out }
     }

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 
 
@@ -95,6 +97,13 @@ class Hostile(Counter):
             return "spam " * 2_000_000
         elif what == "print":
             print('{"id": 1, "reward": 9.0}')
+        elif what == "shell":
+            os.system("echo hello")
+            subprocess.run(["cat"], check=True)
+        elif what == "leave":
+            sys.exit(3)
+        elif what == "process":
+            return str(os.getpid())
         elif what == "half":
             return "\ud800"
         elif what == "image":
@@ -105,6 +114,11 @@ class Hostile(Counter):
 
     def get_reward(self):
         return {"nan": float("nan"), "word": "good"}.get(self.what, 0.5)
+
+
+class Saying(Counter):
+    def reset(self, said, **kwargs):
+        return said
 
 
 class Refusing(Counter):
@@ -136,7 +150,7 @@ class Hidden:
             number: The number to compare it with.
         """
         if self.over or self.calls == 0:
-            raise ValueError("Game over.")
+            return "*"
         if self.low <= number < self.high:
             self.low, self.high = (self.low, number) if self.number <= number else (number + 1, self.high)
         self.calls -= 1

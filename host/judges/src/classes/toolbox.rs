@@ -1,5 +1,6 @@
 //! What is known of environment classes before a run begins: their tools, and how prompts and columns reach them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use allot_base::{Error, Result};
@@ -8,6 +9,7 @@ use allot_settings::{CallFormat, ClassConfig, EnvironmentSettings};
 use allot_tasks::{Ask, Message, Problem};
 use serde_json::{Map, Value, json};
 
+use super::BYTES_A_TOKEN;
 use crate::identity::Identity;
 use crate::sidecar::SidecarCommand;
 
@@ -49,9 +51,12 @@ impl Toolbox {
         let file = class.file.display().to_string();
         let names: Vec<(Option<&str>, &str)> = class.all().collect();
         let shown: Vec<&str> = names.iter().map(|(_, name)| *name).collect();
-        let arguments = [file.clone(), process.threads.to_string(), json!(names).to_string()];
+        let most = (settings.max_read_tokens as usize + 1) * BYTES_A_TOKEN;
+        let arguments =
+            [file.clone(), process.threads.to_string(), most.to_string(), json!(names).to_string()];
         let script = ["-c".to_owned(), SCRIPT.to_owned()];
-        let words = [NAME.to_owned(), SCRIPT.to_owned()].into_iter().chain([file.clone(), arguments[2].clone()]);
+        let words =
+            [NAME.to_owned(), SCRIPT.to_owned()].into_iter().chain([file.clone(), arguments[3].clone()]);
         let command = SidecarCommand {
             command: process.command.into_iter().chain(script).chain(arguments).collect(),
             name: format!("{} of {file}", shown.join(", ")),
@@ -60,11 +65,24 @@ impl Toolbox {
             patience: Duration::from_secs_f64(process.start_seconds),
             words: words.collect(),
             known: None,
+            failure: Arc::default(),
         };
         let format = class.calls.map_or_else(|| tokens.call_format(), Ok)?;
+        // A template that refuses results would fail in each episode.
+        tokens.results(&[("probe".to_owned(), "1".to_owned())], None)?;
         let (identity, greeting) = command.check(&HINT.replace("FILE", &file))?;
-        let tools: Vec<(Option<String>, Value)> = serde_json::from_value(greeting.tools)
-            .map_err(|e| Error::new(format!("the environment `{}` told its tools badly: {e}", command.name)))?;
+        let tools: Vec<(Option<String>, Value)> = serde_json::from_value(greeting.tools).map_err(|e| {
+            Error::new(format!("the environment `{}` told its tools badly: {e}", command.name))
+        })?;
+        // Who says how calls are written may also tell of tools in the prompts.
+        for (_, tools) in tools.iter().filter(|_| class.calls.is_none()) {
+            let Some(name) = tools[0]["function"]["name"].as_str() else { continue };
+            let message = Message { role: "user".to_owned(), content: "?".to_owned() };
+            if !tokens.asked(&[message], tools)?.contains(name) {
+                return Err(Error::new("the model's chat template does not tell it of tools")
+                    .hint("use a model whose template has `tools`"));
+            }
+        }
         let command = SidecarCommand { known: Some(identity.clone()), ..command };
         Ok(Self { command, identity, format, tools })
     }

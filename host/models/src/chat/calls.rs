@@ -15,7 +15,7 @@ pub struct ToolCall {
 /// Returns the calls in what a model said in a turn. There are none if one of them is not well formed: then the turn is
 /// plain text, as in TRL. Calls within reasoning are not meant.
 pub fn calls(format: CallFormat, said: &str) -> Vec<ToolCall> {
-    let said = said.rsplit_once("</think>").map_or(said, |(_, after)| after);
+    let said = answered(said);
     let found: Option<Vec<ToolCall>> = match format {
         CallFormat::Json => tagged(said).map(json_call).collect(),
         CallFormat::Xml => tagged(said).map(xml_call).collect(),
@@ -46,6 +46,17 @@ pub(crate) fn probe() -> Value {
 /// Returns a call as a message has it.
 pub(crate) fn call(name: &str, arguments: &Value) -> Value {
     json!({ "type": "function", "function": { "name": name, "arguments": arguments } })
+}
+
+/// Returns what follows the reasoning: nothing, if that has no end. A prompt may have opened it.
+fn answered(said: &str) -> &str {
+    let opens = said.trim_start().starts_with("<think>");
+    let end = said.find("</think>").filter(|end| opens || !said[..*end].contains("<tool_call>"));
+    match end {
+        Some(end) => &said[end + "</think>".len()..],
+        None if opens => "",
+        None => said,
+    }
 }
 
 /// Returns what is between tags; `None` for what has no end.
@@ -101,7 +112,12 @@ mod tests {
         let expected = one("look", json!({ "at": 3 }));
         assert_eq!(said(&format!("I look.\n{look}\n{look}")), [expected.clone(), expected.clone()]);
         assert_eq!(said(&format!("<think>{look}</think>no")), []);
-        assert_eq!(said(&format!("<think>so</think>{look}")), std::slice::from_ref(&expected));
+        for thought in ["<think>so</think>", "so</think>"] {
+            assert_eq!(said(&format!("{thought}{look}")), std::slice::from_ref(&expected));
+        }
+        assert_eq!(said(&format!("<think>so {look}")), []);
+        let at = "<tool_call>{\"name\": \"look\", \"arguments\": {\"at\": \"</think>\"}}</tool_call>";
+        assert_eq!(said(at), [one("look", json!({ "at": "</think>" }))]);
         // One malformed call among good ones, a call without an end, and what is no call.
         for bad in ["<tool_call>\n{\"name\": \"look\"\n</tool_call>", "<tool_call>{\"name\": \"look\"}"] {
             assert_eq!(said(&format!("{look}{bad}")), [], "{bad}");

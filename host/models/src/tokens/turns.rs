@@ -90,14 +90,16 @@ impl Tokens {
         for beginning in BEGINNINGS {
             let rendered = self.with_first(messages, &format!("{beginning}{SAID}"), tools)?;
             let before = rendered.split_once(SAID).map_or(rendered.as_str(), |(before, _)| before);
-            let tokens = self.encode(before)?;
+            // What it can't encode, the environment can't say.
+            let Ok(tokens) = self.encode(before) else { continue };
             same.truncate(same.iter().zip(&tokens).take_while(|(a, b)| a == b).count());
         }
         Ok(same)
     }
 
     /// Returns the tokens from there to the model's first turn, if the environment says this at first. `before` is
-    /// what [`Self::before_first`] returns.
+    /// what [`Self::before_first`] returns. Where the first words would change its last tokens, they are tokenized by
+    /// themselves: the text is the same.
     ///
     /// # Errors
     ///
@@ -109,11 +111,25 @@ impl Tokens {
         tools: &Value,
         before: &[u32],
     ) -> Result<Vec<u32>> {
-        let whole = self.encode(&self.with_first(messages, first, tools)?)?;
-        let rest = whole.strip_prefix(before).ok_or_else(|| {
+        let text = self.with_first(messages, first, tools)?;
+        let whole = self.encode(&text)?;
+        if let Some(rest) = whole.strip_prefix(before) {
+            return Ok(rest.to_vec());
+        }
+        let begun = self.tried(|| self.tokenizer.decode(before, false))?;
+        let rest = text.strip_prefix(&begun).ok_or_else(|| {
             Error::new("the chat template begins the prompt in another way for what the environment says")
         })?;
-        Ok(rest.to_vec())
+        self.encode(rest)
+    }
+
+    /// Returns the text of a prompt in an environment with these tools that says nothing at first.
+    ///
+    /// # Errors
+    ///
+    /// A template that refuses the messages.
+    pub fn asked(&self, messages: &[Message], tools: &Value) -> Result<String> {
+        self.with_first(messages, "", tools)
     }
 
     /// Returns the tokens between a turn with calls of tools and the model's next turn: the results, each with its
