@@ -283,8 +283,9 @@ fn turn(mut once: impl FnMut() -> Result<Duration>) -> Result<Duration> {
     Ok(all / times)
 }
 
-/// Random weights: even between plus and minus as much as gives each a deviation of 0.02; norms are 1.
-fn random(shape: &Shape) -> Result<Checkpoint> {
+/// Random weights: even between plus and minus as much as gives each a deviation of 0.02; norms are 1. Fails if there is
+/// no memory for them.
+pub fn random(shape: &Shape) -> Result<Checkpoint> {
     let mut weights = BTreeMap::new();
     for (index, (name, dims)) in shape.tensors().into_iter().enumerate() {
         let tensor = if name.ends_with("norm.weight") {
