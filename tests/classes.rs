@@ -384,6 +384,33 @@ fn an_environment_that_can_not_be_started_any_more_ends_the_run() {
     assert!(failed.contains("failed 3 times in a row: it changed during the run"), "{failed}");
 }
 
+#[test]
+fn at_most_so_many_episodes_are_open() {
+    let Some(python) = python() else { return };
+    let rows = [json!({ "prompt": "Do.", "target": 0 })];
+    let mut played = Played::new(&python, json!({ "name": "Hostile" }), json!({ "max_open": 2 }), &rows);
+    (0..4).for_each(|number| played.opened(number, 0));
+    played.says(0);
+    played.says(1);
+    let more = played.channel.1.recv_timeout(Duration::from_millis(300));
+    assert!(more.is_err(), "{more:?}");
+    // One ends as it should, one by a failure: each makes room.
+    played.turn(0, "<tool_call>{\"name\": \"do\", \"arguments\": {\"what\": \"print\"}}</tool_call>", None);
+    played.says(0);
+    assert_eq!(played.ends(0), won(0.5));
+    played.says(2);
+    played.turn(1, "<tool_call>{\"name\": \"do\", \"arguments\": {\"what\": \"image\"}}</tool_call>", None);
+    assert!(played.ended(1).trouble.is_some());
+    played.says(3);
+    // Also after an interrupt.
+    (4..6).for_each(|number| played.opened(number, 0));
+    played.classes.abandon();
+    while played.channel.1.try_recv().is_ok() {}
+    (0..2).for_each(|number| played.opened(number, 0));
+    played.says(0);
+    played.says(1);
+}
+
 /// Texts that no seam was looked for at.
 #[test]
 fn what_reset_says_is_the_text_of_the_prompt_wherever_tokens_meet() {

@@ -377,6 +377,7 @@ impl TrainConfig {
             ("sampling.max_tokens", u64::from(config.sampling.max_tokens), any),
             ("environment.max_turns", episode.map_or(1, |e| u64::from(e.max_turns)), MOST_TURNS),
             ("environment.max_read_tokens", episode.map_or(1, |e| e.max_read_tokens.max(1).into()), any),
+            ("environment.max_open", episode.and_then(|e| e.max_open).map_or(1, u64::from), any),
             ("environment.process.processes", process.map_or(1, |p| p.processes as u64), MOST_THREADS),
             ("environment.process.threads", process.map_or(1, |p| p.threads as u64), MOST_THREADS),
             ("evaluation.sampling.max_tokens", u64::from(config.evaluation_sampling().max_tokens), any),

@@ -155,11 +155,21 @@ class Episode:
 
     def __init__(self, kind, row, seed):
         self.kind, self.object = kind, kind.taken()
-        given = {"seed": seed} | row if kind.takes_seed else row
+        try:
+            self.first = self.reset({"seed": seed} | row if kind.takes_seed else row)
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self):
+        """Leaves the object to another episode."""
+        self.kind.waiting.append(self.object)
+
+    def reset(self, given):
         said = awaited(self.object.reset(**given))
         if not (said is None or isinstance(said, (str, list))):
             raise TypeError(f"reset returned {type(said).__name__}; expected None or a text")
-        self.first = None if said is None else as_text("reset", said)
+        return None if said is None else as_text("reset", said)
 
     def call(self, calls):
         """The texts of calls of tools. Results of async tools come after the others, as in TRL."""
@@ -207,14 +217,18 @@ class Served:
     def done(self, asked):
         slot = asked["slot"]
         if asked["do"] == "begin":
+            # One whose last reply could not be used.
+            if slot in self.open:
+                self.open.pop(slot).end()
             self.open[slot] = Episode(self.kinds[asked["key"]], asked["row"], asked["seed"])
             return {"said": self.open[slot].first}
         if asked["do"] == "call":
             return {"said": self.open[slot].call(asked["calls"])}
         ended = self.open.pop(slot)
-        reward = ended.reward()
-        ended.kind.waiting.append(ended.object)
-        return {"reward": reward}
+        try:
+            return {"reward": ended.reward()}
+        finally:
+            ended.end()
 
     def answer(self, asked):
         try:

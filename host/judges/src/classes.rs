@@ -4,6 +4,7 @@
 //! As TRL 1.16 does it (`grpo_trainer.py`, `_tool_call_loop`): a turn without a call ends the episode, and so does the
 //! limit of turns, before the calls of the last one are made. An exception of a tool is a text that the model reads.
 
+mod gate;
 mod toolbox;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::episodes::limits;
 use crate::sidecar::{Call, Part, Sidecar, Take};
+use gate::Gate;
 pub use toolbox::Toolbox;
 use toolbox::messages;
 
@@ -45,6 +47,7 @@ pub struct Classes {
     open: Vec<Option<Open>>,
     /// Number of replies that are owed.
     under_way: Arc<AtomicUsize>,
+    gate: Arc<Gate>,
 }
 
 /// What makes tokens of texts, on other threads than the one that samples.
@@ -70,8 +73,9 @@ impl Classes {
         (problems, prompts): (Arc<Vec<Problem>>, Vec<Vec<u32>>),
     ) -> Self {
         let told = Arc::new(Told { tokens, most: settings.max_read_tokens });
-        let (sidecars, open, under_way) = (Vec::new(), Vec::new(), Arc::default());
-        Self { settings, toolbox, told, problems, prompts, stops, sidecars, open, under_way }
+        let (sidecars, open) = (Vec::new(), Vec::new());
+        let (under_way, gate) = (Arc::default(), Arc::default());
+        Self { settings, toolbox, told, problems, prompts, stops, sidecars, open, under_way, gate }
     }
 
     /// Sends a request to the process that has an episode. `read` makes the reply of its answer.
@@ -82,21 +86,32 @@ impl Classes {
         replies: &Replies,
         read: impl FnOnce(Map<String, Value>) -> Result<Reply> + Send + 'static,
     ) {
-        let mut owed = Owed::new(replies, &self.under_way);
+        let mut owed = Owed::new(replies, &self.under_way, &self.gate);
         let take: Take = Box::new(move |answer| {
             let reply = answer.and_then(|fields| read(fields).map_err(|e| e.what));
             owed.send(reply.unwrap_or_else(|why| Reply::Ends(Ended::failed(why))));
         });
+        let sidecar = match self.sidecar(number) {
+            Ok(sidecar) => sidecar,
+            Err(error) => return take(Err(error.what)),
+        };
         let Value::Object(fields) = fields else { return take(Err("a request is no object".to_owned())) };
-        let processes = self.settings.process.as_ref().map_or(1, |process| process.processes);
-        while self.sidecars.len() < processes {
-            match Sidecar::new(Arc::new(self.toolbox.command.clone())) {
-                Ok(sidecar) => self.sidecars.push(sidecar),
-                Err(error) => return take(Err(error.what)),
-            }
+        let call = Call { slot: number, part, fields, take };
+        if part == Part::Begin {
+            let most = self.settings.max_open.map_or(usize::MAX, |most| most as usize);
+            self.gate.enter(most, Box::new(move || sidecar.call(call)));
+        } else {
+            sidecar.call(call);
         }
-        // By its number, so that a run that is repeated gives it to the same one.
-        self.sidecars[number % processes].call(Call { slot: number, part, fields, take });
+    }
+
+    /// Returns the process of an episode: by its number, so that a run that is repeated gives it to the same one.
+    fn sidecar(&mut self, number: usize) -> Result<Sidecar> {
+        let processes = self.settings.process.clone().unwrap_or_default().processes;
+        while self.sidecars.len() < processes {
+            self.sidecars.push(Sidecar::new(Arc::new(self.toolbox.command.clone()))?);
+        }
+        Ok(self.sidecars[number % processes].clone())
     }
 
     /// Opens an episode: asks for what the environment says first.
@@ -111,7 +126,10 @@ impl Classes {
         let before = self.prompts[prompt.0 as usize].clone();
         self.ask((number, Part::Begin), fields, replies, move |answer| {
             let first = answer.get("said").and_then(Value::as_str).unwrap_or_default();
-            told.read(first.len(), |tokens| tokens.first(&messages, first, &tools, &before))
+            match told.read(first.len(), |tokens| tokens.first(&messages, first, &tools, &before))? {
+                Reply::Says(tokens) if tokens.len() <= told.most as usize => Ok(Reply::Says(tokens)),
+                _ => Err(Error::new("it began with more tokens than `max_read_tokens`")),
+            }
         });
         Ok(())
     }
@@ -147,19 +165,24 @@ impl Classes {
 struct Owed {
     replies: Option<Replies>,
     under_way: Arc<AtomicUsize>,
+    gate: Arc<Gate>,
 }
 
 impl Owed {
-    fn new(replies: &Replies, under_way: &Arc<AtomicUsize>) -> Self {
+    fn new(replies: &Replies, under_way: &Arc<AtomicUsize>, gate: &Arc<Gate>) -> Self {
         under_way.fetch_add(1, Ordering::SeqCst);
-        Self { replies: Some(replies.clone()), under_way: Arc::clone(under_way) }
+        Self { replies: Some(replies.clone()), under_way: Arc::clone(under_way), gate: Arc::clone(gate) }
     }
 
     fn send(&mut self, reply: Reply) {
         if let Some(replies) = self.replies.take() {
             // First, since the last reply may lead to the end of all episodes.
             self.under_way.fetch_sub(1, Ordering::SeqCst);
+            let ends = matches!(reply, Reply::Ends(_));
             replies.send(reply);
+            if ends {
+                self.gate.leave();
+            }
         }
     }
 }
@@ -205,7 +228,10 @@ impl Environments for Classes {
         }
         let calls = match self.told.tokens.answer(tokens, &self.stops) {
             Ok(said) => Tokens::calls(self.toolbox.format, &said),
-            Err(error) => return replies.send(Reply::Ends(Ended::failed(error.what))),
+            Err(error) => {
+                let mut owed = Owed::new(replies, &self.under_way, &self.gate);
+                return owed.send(Reply::Ends(Ended::failed(error.what)));
+            }
         };
         open.turns += 1;
         open.calls += calls.len() as u32;
@@ -226,6 +252,8 @@ impl Environments for Classes {
     fn abandon(&mut self) {
         if self.under_way.load(Ordering::SeqCst) > 0 {
             // After an interrupt. The processes end with their episodes.
+            self.gate.close();
+            self.gate = Arc::default();
             self.sidecars.clear();
         }
         self.open.clear();

@@ -68,7 +68,8 @@ pub(crate) enum Part {
     End,
 }
 
-/// A process that is started when an episode begins, and ends with this.
+/// A process that is started when an episode begins, and ends with the last copy of this.
+#[derive(Clone)]
 pub(crate) struct Sidecar {
     calls: UnboundedSender<Call>,
 }

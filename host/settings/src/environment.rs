@@ -27,6 +27,9 @@ pub struct EnvironmentSettings {
     /// Seconds after an episode's first turn after which no further turn begins; by default any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_seconds: Option<f64>,
+    /// Most episodes that are open at a time; by default all that a step asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_open: Option<u32>,
     /// The class of environment `class`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ClassConfig>,
@@ -181,9 +184,10 @@ impl EnvironmentSettings {
             let what = format!("has a section [environment.process], but `{own}` has no processes");
             return refused(what, "leave it out");
         }
-        if self.environment.embedded().is_some() && self.max_tool_calls.is_some() {
-            let what = format!("has `environment.max_tool_calls`, but `{own}` counts no calls");
-            return refused(what, "leave it out: `max_turns` limits them");
+        let of_class = [("max_tool_calls", self.max_tool_calls), ("max_open", self.max_open)];
+        let given = of_class.iter().find(|(_, given)| given.is_some());
+        if let (Some((key, _)), true) = (given, self.environment.embedded().is_some()) {
+            return refused(format!("has `environment.{key}`, which `{own}` does not have"), "leave it out");
         }
         let process = self.process.clone().unwrap_or_default();
         let seconds = [
