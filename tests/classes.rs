@@ -101,13 +101,24 @@ impl Played {
 
     /// The next reply to an episode.
     fn reply(&mut self, number: usize) -> Reply {
-        match self.channel.1.recv_timeout(Duration::from_mins(1)).unwrap() {
+        match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
             Event::Reply(of, index, reply) => {
                 assert_eq!((of, index), (number, self.replies[number]));
                 reply
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The next episodes that begin, so many, in order: their replies come in any.
+    fn begun(&mut self, count: usize) -> Vec<usize> {
+        let begun = |_| match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
+            Event::Reply(number, 0, Reply::Says(_)) => number,
+            other => panic!("{other:?}"),
+        };
+        let mut all: Vec<usize> = (0..count).map(begun).collect();
+        all.sort_unstable();
+        all
     }
 
     fn says(&mut self, number: usize) -> Vec<u32> {
@@ -278,7 +289,7 @@ fn several_classes_are_chosen_by_the_data() {
 fn what_an_environment_must_not_do_costs_its_episodes_and_no_other() {
     let Some(python) = python() else { return };
     let rows = [json!({ "prompt": "Do.", "target": 0 })];
-    let limits = json!({ "max_read_tokens": 600, "process": { "seconds": 3.0, "processes": 2 } });
+    let limits = json!({ "max_read_tokens": 600, "process": { "seconds": 6.0, "processes": 2 } });
     let mut played = Played::new(&python, json!({ "name": "Hostile" }), limits, &rows);
     let doing = |what: &str| [call("do", json!({ "what": what }))];
     let reward = |played: &mut Played, number, what| {
@@ -318,7 +329,7 @@ fn what_an_environment_must_not_do_costs_its_episodes_and_no_other() {
     // Two episodes of one process, and one of the other.
     for (what, why) in [
         ("exit", "its process ended with exit status 3"),
-        ("hang", "the environment did not reply within 3 s"),
+        ("hang", "the environment did not reply within 6 s"),
     ] {
         for number in [0, 1, 2] {
             played.begin(number, 0);
@@ -339,7 +350,7 @@ fn what_an_environment_must_not_do_costs_its_episodes_and_no_other() {
     played.begin(2, 0);
     played.turn(0, &format!("<tool_call>{}</tool_call>", doing("hang")[0]), None);
     played.turn(2, &format!("<tool_call>{}</tool_call>", doing("print")[0]), None);
-    assert_eq!(played.ended(0).trouble.unwrap(), "the environment did not reply within 3 s");
+    assert_eq!(played.ended(0).trouble.unwrap(), "the environment did not reply within 6 s");
     assert_eq!(played.ended(2).trouble.unwrap(), "its process has ended");
     // After an interrupt the processes are gone, and others start.
     played.begin(0, 0);
@@ -390,8 +401,7 @@ fn at_most_so_many_episodes_are_open() {
     let rows = [json!({ "prompt": "Do.", "target": 0 })];
     let mut played = Played::new(&python, json!({ "name": "Hostile" }), json!({ "max_open": 2 }), &rows);
     (0..4).for_each(|number| played.opened(number, 0));
-    played.says(0);
-    played.says(1);
+    assert_eq!(played.begun(2), [0, 1]);
     let more = played.channel.1.recv_timeout(Duration::from_millis(300));
     assert!(more.is_err(), "{more:?}");
     // One ends as it should, one by a failure: each makes room.
@@ -407,8 +417,7 @@ fn at_most_so_many_episodes_are_open() {
     played.classes.abandon();
     while played.channel.1.try_recv().is_ok() {}
     (0..2).for_each(|number| played.opened(number, 0));
-    played.says(0);
-    played.says(1);
+    assert_eq!(played.begun(2), [0, 1]);
 }
 
 /// Texts that no seam was looked for at.
@@ -566,13 +575,19 @@ fn the_shipped_model_plays_a_class_and_a_killed_run_comes_to_the_same_end() {
     let shown = scratch.allot(&["rollouts", "out", "--show", "2"]);
     assert!(shown.contains("compare"), "{shown}");
 
-    // Killed within episodes, again and again.
-    for args in [&["train", "run.toml", "--out", "again"][..], &["train", "--resume", "again"]] {
+    // Killed within episodes, again and again: each time once the record has so many lines.
+    for (args, lines) in
+        [(&["train", "run.toml", "--out", "again"][..], 30), (&["train", "--resume", "again"], 70)]
+    {
         let mut run = scratch.command(args);
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(2500));
-        let _ = run.kill();
-        run.wait().unwrap();
+        let path = scratch.path().join("again/record.jsonl");
+        let so_far = || fs::read_to_string(&path).map_or(0, |text| text.lines().count());
+        while so_far() < lines && run.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        run.kill().unwrap();
+        assert!(!run.wait().unwrap().success(), "it ended before it was killed");
     }
     scratch.allot(&["train", "--resume", "again"]);
     assert_eq!(record(&scratch, "again"), record(&scratch, "out"));
