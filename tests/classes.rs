@@ -308,6 +308,7 @@ fn what_an_environment_must_not_do_costs_its_episodes_and_no_other() {
     let process = |played: &mut Played| {
         played.begin(0, 0);
         let said = played.calls(0, &doing("process"));
+        assert_eq!(played.ends(0), won(0.5));
         played.classes.abandon();
         said
     };

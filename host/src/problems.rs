@@ -14,7 +14,7 @@ use allot_config::train::{TrainConfig, is_of_the_hub};
 use allot_judges::classes::Toolbox;
 use allot_judges::environment;
 use allot_models::hub;
-use allot_models::tokens::Tokens;
+use allot_models::tokens::{BYTES_A_TOKEN, Tokens};
 use allot_record::hex;
 use allot_settings::hub::is_address;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
@@ -24,10 +24,6 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 use crate::evaluation::Set;
-
-/// Bytes per token of the longest prompt. Longer texts are dropped before tokenization, which takes
-/// hundreds of bytes per byte. Words have about 4 bytes per token, and the longest runs of white space 128.
-const BYTES_A_TOKEN: usize = 256;
 
 /// The name of the set that is held out of the training problems.
 const HELD_OUT: &str = "held-out";

@@ -16,6 +16,7 @@ use allot_config::train::TrainConfig;
 use allot_judges::identity::Identity;
 use allot_record::{End, Head, Line, PolicyStamp, Reader};
 use serde::Deserialize as _;
+use serde_json::Value;
 
 /// A finished run.
 pub struct Over {
@@ -170,13 +171,12 @@ fn of_this_run(
 fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result<()> {
     let reward = head.training.as_ref().map(|training| &training["reward"]).unwrap_or_default();
     let then = reward["graders"].as_array().map_or(std::slice::from_ref(reward), Vec::as_slice);
+    let recorded = |of: &Value| Identity::deserialize(&of["process"]).ok();
     let now = then.iter().zip(&prepared.judges).find_map(|(then, now)| {
-        let then = serde_json::from_value::<Identity>(then["process"].clone()).ok()?;
-        let now = now.as_ref()?;
+        let (then, now) = recorded(then).zip(now.as_ref())?;
         now.identity.apart(&then, &now.words)
     });
-    let environment = head.training.as_ref().map(|training| &training["environment"]["process"]);
-    let then = environment.and_then(|then| Identity::deserialize(then).ok());
+    let then = head.training.as_ref().and_then(|training| recorded(&training["environment"]));
     let played = then.zip(prepared.toolbox.as_ref()).and_then(|(then, toolbox)| toolbox.apart(&then));
     let (which, how) = match (now, played) {
         (Some(how), _) => ("grader", how),

@@ -139,7 +139,7 @@ pub fn resolved(config: &impl Serialize, path: &Path) -> Result<()> {
     let _ = std::fs::remove_file(&aside);
     written.map_err(|e| Error::file("write", path, &e))?;
     // Syncs the folder's entry for the file, and the parent's entry for the folder.
-    let path = std::path::absolute(path).map_err(|e| Error::file("find", path, &e))?;
+    let path = allot_base::absolute(path)?;
     let mut above = path.ancestors().skip(1);
     above.next().map_or(Ok(()), lasting)?;
     // The parent may belong to another user.

@@ -36,4 +36,4 @@ pub use error::{Error, Result, count, signals};
 pub use exit::Exit;
 pub use last::{lasting, lasting_up_to, lasting_whole, write_lasting};
 pub use names::{did_you_mean, listed, nearest};
-pub use path::{is_registry_address, looks_like_a_path, settle};
+pub use path::{absolute, is_registry_address, looks_like_a_path, settle, settle_command};

@@ -283,8 +283,11 @@ fn turn(mut once: impl FnMut() -> Result<Duration>) -> Result<Duration> {
     Ok(all / times)
 }
 
-/// Random weights: even between plus and minus as much as gives each a deviation of 0.02; norms are 1. Fails if there is
-/// no memory for them.
+/// Random weights: even between plus and minus as much as gives each a deviation of 0.02; norms are 1.
+///
+/// # Errors
+///
+/// A shape that tensors can't have.
 pub fn random(shape: &Shape) -> Result<Checkpoint> {
     let mut weights = BTreeMap::new();
     for (index, (name, dims)) in shape.tensors().into_iter().enumerate() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
-use allot_base::{Error, Result, looks_like_a_path};
+use allot_base::{Error, Result, absolute, looks_like_a_path};
 use allot_settings::{
     AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision, RemoteConfig,
     RewardConfig, RolloutsConfig, Sampling, UpdateConfig, hub,
@@ -633,7 +633,7 @@ impl TrainConfig {
             if hub::is_address(path) || is_of_the_hub(path) {
                 return Ok(path.to_owned());
             }
-            std::path::absolute(path).map_err(|e| Error::file("find", path, &e))
+            absolute(path)
         };
         for data in self.data.iter_mut().chain(&mut self.evaluation.sets) {
             data.files = Files::Many(match &data.files {

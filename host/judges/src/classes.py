@@ -4,10 +4,11 @@ A class has `reset`, which gets a prompt's columns and returns None or a text; p
 `get_reward`. Objects are used again for other episodes, as in TRL. Reads a line of JSON for each request and answers by one:
 
     {"id":1,"do":"begin","slot":0,"key":null,"row":{...},"seed":9}    {"id":1,"said":"a text, or null"}
-    {"id":2,"do":"call","slot":0,"calls":[{"name":..,"arguments":..}]}    {"id":2,"said":["a text for each call"]}
+    {"id":2,"do":"call","slot":0,"calls":[{"name":..,"arguments":..}]}    {"id":2,"said":[["tool","text"]]}
     {"id":3,"do":"reward","slot":0}    {"id":3,"reward":0.5}, or null
 
-or by {"id":1,"error":"why not"}. Called with the file, the number of threads, the most characters of a text, and the classes' names by key, as JSON."""
+or by {"id":1,"error":"why not"}. Called with the file, the number of threads, the most characters of a text, and the
+classes' names by key, as JSON."""
 
 import asyncio
 import importlib.util

@@ -7,14 +7,13 @@
 mod gate;
 mod toolbox;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use allot_base::{Error, Result};
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
 use allot_engine::{Environments, Replies, Stops};
-use allot_models::chat::calls::ToolCall;
-use allot_models::tokens::Tokens;
+use allot_models::chat::calls::{ToolCall, calls};
+use allot_models::tokens::{BYTES_A_TOKEN, Tokens};
 use allot_settings::EnvironmentSettings;
 use allot_tasks::{Message, Problem};
 use serde_json::{Map, Value, json};
@@ -24,9 +23,6 @@ use crate::sidecar::{Call, Part, Sidecar, Take};
 use gate::Gate;
 pub use toolbox::Toolbox;
 use toolbox::messages;
-
-/// The most bytes for each token of a text that is tokenized: the longest runs of white space have 128.
-const BYTES_A_TOKEN: usize = 256;
 
 /// Seeds are below this: numpy takes no larger ones.
 const SEEDS: u64 = 1 << 32;
@@ -41,12 +37,12 @@ pub struct Classes {
     /// Each prompt's tokens.
     prompts: Vec<Vec<u32>>,
     stops: Stops,
+    /// Number of processes.
+    processes: usize,
     /// The processes; none until episodes begin.
     sidecars: Vec<Sidecar>,
     /// The episodes that are open, by number.
     open: Vec<Option<Open>>,
-    /// Number of replies that are owed.
-    under_way: Arc<AtomicUsize>,
     gate: Arc<Gate>,
 }
 
@@ -73,9 +69,9 @@ impl Classes {
         (problems, prompts): (Arc<Vec<Problem>>, Vec<Vec<u32>>),
     ) -> Self {
         let told = Arc::new(Told { tokens, most: settings.max_read_tokens });
-        let (sidecars, open) = (Vec::new(), Vec::new());
-        let (under_way, gate) = (Arc::default(), Arc::default());
-        Self { settings, toolbox, told, problems, prompts, stops, sidecars, open, under_way, gate }
+        let processes = settings.process.clone().unwrap_or_default().processes;
+        let (sidecars, open, gate) = (Vec::new(), Vec::new(), Arc::default());
+        Self { settings, toolbox, told, problems, prompts, stops, processes, sidecars, open, gate }
     }
 
     /// Sends a request to the process that has an episode. `read` makes the reply of its answer.
@@ -86,16 +82,16 @@ impl Classes {
         replies: &Replies,
         read: impl FnOnce(Map<String, Value>) -> Result<Reply> + Send + 'static,
     ) {
-        let mut owed = Owed::new(replies, &self.under_way, &self.gate);
+        let sidecar = match self.sidecar(number) {
+            Ok(sidecar) => sidecar,
+            // The first episode did not begin.
+            Err(error) => return replies.send(Reply::Ends(Ended::failed(error.what))),
+        };
+        let mut owed = self.owed(replies);
         let take: Take = Box::new(move |answer| {
             let reply = answer.and_then(|fields| read(fields).map_err(|e| e.what));
             owed.send(reply.unwrap_or_else(|why| Reply::Ends(Ended::failed(why))));
         });
-        let sidecar = match self.sidecar(number) {
-            Ok(sidecar) => sidecar,
-            Err(error) => return take(Err(error.what)),
-        };
-        let Value::Object(fields) = fields else { return take(Err("a request is no object".to_owned())) };
         let call = Call { slot: number, part, fields, take };
         if part == Part::Begin {
             let most = self.settings.max_open.map_or(usize::MAX, |most| most as usize);
@@ -107,11 +103,14 @@ impl Classes {
 
     /// Returns the process of an episode: by its number, so that a run that is repeated gives it to the same one.
     fn sidecar(&mut self, number: usize) -> Result<Sidecar> {
-        let processes = self.settings.process.clone().unwrap_or_default().processes;
-        while self.sidecars.len() < processes {
-            self.sidecars.push(Sidecar::new(Arc::new(self.toolbox.command.clone()))?);
+        while self.sidecars.len() < self.processes {
+            self.sidecars.push(Sidecar::new(Arc::clone(&self.toolbox.command))?);
         }
-        Ok(self.sidecars[number % processes].clone())
+        Ok(self.sidecars[number % self.processes].clone())
+    }
+
+    fn owed(&self, replies: &Replies) -> Owed {
+        Owed { replies: Some(replies.clone()), gate: Arc::clone(&self.gate) }
     }
 
     /// Opens an episode: asks for what the environment says first.
@@ -164,26 +163,17 @@ impl Classes {
 /// A reply that is owed, whatever becomes of the thread that makes it.
 struct Owed {
     replies: Option<Replies>,
-    under_way: Arc<AtomicUsize>,
     gate: Arc<Gate>,
 }
 
 impl Owed {
-    fn new(replies: &Replies, under_way: &Arc<AtomicUsize>, gate: &Arc<Gate>) -> Self {
-        under_way.fetch_add(1, Ordering::SeqCst);
-        Self { replies: Some(replies.clone()), under_way: Arc::clone(under_way), gate: Arc::clone(gate) }
-    }
-
     fn send(&mut self, reply: Reply) {
-        if let Some(replies) = self.replies.take() {
-            // First, since the last reply may lead to the end of all episodes.
-            self.under_way.fetch_sub(1, Ordering::SeqCst);
-            let ends = matches!(reply, Reply::Ends(_));
-            replies.send(reply);
-            if ends {
-                self.gate.leave();
-            }
+        let Some(replies) = self.replies.take() else { return };
+        if matches!(reply, Reply::Ends(_)) {
+            // First, since this reply may lead to the end of all episodes.
+            self.gate.leave();
         }
+        replies.send(reply);
     }
 }
 
@@ -227,11 +217,8 @@ impl Environments for Classes {
             return self.reward(number, None, replies);
         }
         let calls = match self.told.tokens.answer(tokens, &self.stops) {
-            Ok(said) => Tokens::calls(self.toolbox.format, &said),
-            Err(error) => {
-                let mut owed = Owed::new(replies, &self.under_way, &self.gate);
-                return owed.send(Reply::Ends(Ended::failed(error.what)));
-            }
+            Ok(said) => calls(self.toolbox.format, &said),
+            Err(error) => return self.owed(replies).send(Reply::Ends(Ended::failed(error.what))),
         };
         open.turns += 1;
         open.calls += calls.len() as u32;
@@ -250,7 +237,7 @@ impl Environments for Classes {
     }
 
     fn abandon(&mut self) {
-        if self.under_way.load(Ordering::SeqCst) > 0 {
+        if self.gate.is_passed() {
             // After an interrupt. The processes end with their episodes.
             self.gate.close();
             self.gate = Arc::default();
@@ -260,6 +247,6 @@ impl Environments for Classes {
     }
 
     fn failure(&self) -> Option<String> {
-        self.toolbox.command.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.toolbox.command.failure()
     }
 }

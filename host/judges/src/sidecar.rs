@@ -2,7 +2,7 @@
 //! JSON with an id. If the process fails, its episodes are lost, and the next one that begins starts another process.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use allot_base::{Error, Result};
@@ -23,11 +23,11 @@ const LONGEST: u64 = 16 << 20;
 /// How many starts in a row may fail before no more are tried.
 const TRIES: u32 = 3;
 
-/// Of processes that started.
+/// Why no more processes are started, if those before could be.
 const NOTHING: &str = "its processes ended before they answered anything";
 
 /// How a sidecar is started.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct SidecarCommand {
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) struct SidecarCommand {
     /// Its identity when the run began.
     pub known: Option<Identity>,
     /// Why none of its processes can be started any more.
-    pub failure: Arc<Mutex<Option<String>>>,
+    pub failure: Mutex<Option<String>>,
 }
 
 /// A request, from a thread that does not wait for the answer.
@@ -52,8 +52,8 @@ pub(crate) struct Call {
     /// The episode's number.
     pub slot: usize,
     pub part: Part,
-    /// The fields of its line, besides the id.
-    pub fields: Map<String, Value>,
+    /// The object of its line, without the id.
+    pub fields: Value,
     pub take: Take,
 }
 
@@ -101,6 +101,15 @@ impl Sidecar {
 }
 
 impl SidecarCommand {
+    /// Returns why none of its processes can be started any more, if so.
+    pub fn failure(&self) -> Option<String> {
+        self.failed().clone()
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<String>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Starts a process and ends it. Returns its identity and greeting. Must not be called from async code.
     pub fn check(&self, hint: &str) -> Result<(Identity, Greeting)> {
         let started = runtime()?.block_on(async {
@@ -225,18 +234,17 @@ impl Serving {
             return (call.take)(Err("its process has ended".to_owned()));
         };
         running.asked += 1;
-        let mut fields = Map::from_iter([("id".to_owned(), running.asked.into())]);
-        fields.append(&mut call.fields);
+        call.fields["id"] = running.asked.into();
         // A process that has closed its input is found by its output.
-        let _ = running.write.send(Value::Object(fields).to_string() + "\n");
+        let _ = running.write.send(format!("{}\n", call.fields));
         running.slots.insert(call.slot);
         running.under_way.insert(running.asked, (Instant::now() + self.command.limit, call));
     }
 
     /// Starts a process. After [`TRIES`] that answered nothing, the run fails.
     async fn started(&mut self) -> std::result::Result<Running, String> {
-        if let Some(error) = self.broken() {
-            return Err(error);
+        if let Some(why) = self.command.failure() {
+            return Err(why);
         }
         let started = if self.failed < TRIES {
             Self::tried(Arc::clone(&self.command)).await
@@ -249,13 +257,9 @@ impl Serving {
         {
             let name = &self.command.name;
             let what = format!("the environment `{name}` failed {TRIES} times in a row: {why}");
-            *self.command.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+            *self.command.failed() = Some(what);
         }
         started
-    }
-
-    fn broken(&self) -> Option<String> {
-        self.command.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn tried(command: Arc<SidecarCommand>) -> std::result::Result<Running, String> {

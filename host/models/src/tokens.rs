@@ -31,6 +31,10 @@ pub struct Tokens {
     vocabulary: usize,
 }
 
+/// The most bytes of text for each token: words have about 4, and the longest runs of white space 128. A text that has
+/// more for a limit of tokens need not be tokenized, which takes hundreds of bytes per byte.
+pub const BYTES_A_TOKEN: usize = 256;
+
 /// Largest `tokenizer.json`, in bytes. That of Gemma 3 has 33 MB; other files are small.
 const LARGEST: u64 = 1 << 30;
 
@@ -187,15 +191,12 @@ impl Tokens {
             Ask::Text(text) => return self.encoded(text, Additions::OfTokenizer),
             Ask::Chat(messages) => messages,
         };
-        let Some(chat) = self.chat.as_ref().map_err(Error::clone)? else {
+        if let Ok(None) = self.chat {
             let what =
                 format!("the model in `{}` has no chat template, but the prompts are messages", self.source);
             return Err(Error::new(what).hint("use plain-text prompts, or a chat model"));
-        };
-        let messages: Vec<Value> =
-            messages.iter().map(|m| json!({"role": m.role, "content": m.content})).collect();
-        let more = Map::from_iter([("add_generation_prompt".to_owned(), json!(true))]);
-        self.encode(&chat.render(&messages, &more)?)
+        }
+        self.encode(&self.asked(messages, "", &Value::Null)?)
     }
 
     /// Returns the text of tokens, without special tokens. An incomplete character becomes `U+FFFD`.

@@ -1,9 +1,9 @@
 //! Checks `[reward]` beyond the types of its values, and makes its paths absolute.
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use allot_base::{Error, Result, looks_like_a_path};
+use allot_base::{Error, Result, absolute, settle_command};
 
 use crate::reward::{
     FUNCTIONS, JudgeConfig, Overlong, RewardConfig, Unreadable, is_name, is_of, no_component, no_functions,
@@ -107,18 +107,14 @@ impl RewardConfig {
         self.graders.iter_mut().try_for_each(Self::settle)?;
         self.component.as_mut().map_or(Ok(()), ComponentConfig::settle)?;
         let whole = |path: &mut PathBuf| -> Result<()> {
-            *path = std::path::absolute(&*path).map_err(|e| Error::file("find", path, &e))?;
+            *path = absolute(path)?;
             Ok(())
         };
         let python = self.python.iter_mut().flat_map(|p| [p.interpreter.as_mut(), p.wheels.as_mut()]);
         python.flatten().try_for_each(whole)?;
         self.functions.as_mut().map(|functions| &mut functions.file).map_or(Ok(()), whole)?;
-        let words = self.process.iter_mut().filter_map(|j| j.command.as_mut()).flatten();
-        for word in words.filter(|w| looks_like_a_path(w) && Path::new(w.as_str()).is_file()) {
-            let path = std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
-            *word = path.display().to_string();
-        }
-        Ok(())
+        let command = self.process.as_mut().and_then(|process| process.command.as_mut());
+        command.map_or(Ok(()), |words| settle_command(words))
     }
 }
 

@@ -1,9 +1,9 @@
 //! `[environment]` of a config: rollouts of several turns.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use allot_base::{Error, looks_like_a_path};
+use allot_base::{Error, absolute, settle_command};
 use allot_tasks::environment::Embedded;
 use serde::{Deserialize, Serialize};
 
@@ -134,17 +134,9 @@ impl EnvironmentSettings {
     /// A path that cannot be made absolute.
     pub fn settle(&mut self) -> Result<(), Error> {
         if let Some(class) = &mut self.class {
-            class.file =
-                std::path::absolute(&class.file).map_err(|e| Error::file("find", &class.file, &e))?;
+            class.file = absolute(&class.file)?;
         }
-        for word in self.process.iter_mut().flat_map(|process| &mut process.command) {
-            if looks_like_a_path(word) && Path::new(word.as_str()).is_file() {
-                let path =
-                    std::path::absolute(&*word).map_err(|e| Error::file("find", Path::new(word), &e))?;
-                *word = path.display().to_string();
-            }
-        }
-        Ok(())
+        self.process.as_mut().map_or(Ok(()), |process| settle_command(&mut process.command))
     }
 
     /// Checks what the types do not. `name` is the config's.

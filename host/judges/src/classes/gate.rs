@@ -50,6 +50,11 @@ impl Gate {
         }
     }
 
+    /// Returns whether an episode is open.
+    pub fn is_passed(&self) -> bool {
+        self.state().open > 0
+    }
+
     /// Lets nothing more begin.
     pub fn close(&self) {
         let mut state = self.state();
@@ -83,7 +88,9 @@ mod tests {
         gate.enter(2, Box::new(move || inside.leave()));
         gate.leave();
         assert_eq!(begun.load(Ordering::SeqCst), 4);
+        assert!(gate.is_passed());
         (0..2).for_each(|_| gate.leave());
+        assert!(!gate.is_passed());
         (0..3).for_each(|_| enter());
         assert_eq!(begun.load(Ordering::SeqCst), 6);
         gate.close();

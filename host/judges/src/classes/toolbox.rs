@@ -1,28 +1,26 @@
 //! What is known of environment classes before a run begins: their tools, and how prompts and columns reach them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use allot_base::{Error, Result};
-use allot_models::tokens::Tokens;
+use allot_models::tokens::{BYTES_A_TOKEN, Tokens};
 use allot_settings::{CallFormat, ClassConfig, EnvironmentSettings};
 use allot_tasks::{Ask, Message, Problem};
 use serde_json::{Map, Value, json};
 
-use super::BYTES_A_TOKEN;
 use crate::identity::Identity;
 use crate::sidecar::SidecarCommand;
 
 /// The script that runs classes.
 const SCRIPT: &str = include_str!("../classes.py");
-const NAME: &str = "classes.py";
 const HINT: &str = "try it by hand: {python} FILE; classes need transformers, as in `pip install transformers==5.24.0`; \
                     another Python is set by `command` under [environment.process]";
 
 /// The classes of a run and their tools.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Toolbox {
-    pub(super) command: SidecarCommand,
+    pub(super) command: Arc<SidecarCommand>,
     /// The identity of file and script, for the record.
     pub identity: Identity,
     /// How the model writes calls.
@@ -55,17 +53,16 @@ impl Toolbox {
         let arguments =
             [file.clone(), process.threads.to_string(), most.to_string(), json!(names).to_string()];
         let script = ["-c".to_owned(), SCRIPT.to_owned()];
-        let words =
-            [NAME.to_owned(), SCRIPT.to_owned()].into_iter().chain([file.clone(), arguments[3].clone()]);
-        let command = SidecarCommand {
+        let words = vec!["classes.py".to_owned(), SCRIPT.to_owned(), file.clone(), arguments[3].clone()];
+        let mut command = SidecarCommand {
             command: process.command.into_iter().chain(script).chain(arguments).collect(),
             name: format!("{} of {file}", shown.join(", ")),
             threads: process.threads,
             limit: Duration::from_secs_f64(process.seconds),
             patience: Duration::from_secs_f64(process.start_seconds),
-            words: words.collect(),
+            words,
             known: None,
-            failure: Arc::default(),
+            failure: Mutex::default(),
         };
         let format = class.calls.map_or_else(|| tokens.call_format(), Ok)?;
         // A template that refuses results would fail in each episode.
@@ -74,17 +71,17 @@ impl Toolbox {
         let tools: Vec<(Option<String>, Value)> = serde_json::from_value(greeting.tools).map_err(|e| {
             Error::new(format!("the environment `{}` told its tools badly: {e}", command.name))
         })?;
-        // Who says how calls are written may also tell of tools in the prompts.
+        // A config that names the form of calls may describe the tools in its prompts itself.
         for (_, tools) in tools.iter().filter(|_| class.calls.is_none()) {
             let Some(name) = tools[0]["function"]["name"].as_str() else { continue };
             let message = Message { role: "user".to_owned(), content: "?".to_owned() };
-            if !tokens.asked(&[message], tools)?.contains(name) {
+            if !tokens.asked(&[message], "", tools)?.contains(name) {
                 return Err(Error::new("the model's chat template does not tell it of tools")
                     .hint("use a model whose template has `tools`"));
             }
         }
-        let command = SidecarCommand { known: Some(identity.clone()), ..command };
-        Ok(Self { command, identity, format, tools })
+        command.known = Some(identity.clone());
+        Ok(Self { command: Arc::new(command), identity, format, tools })
     }
 
     /// Returns how this differs from a run's environment as its record has it, as a clause of a sentence.

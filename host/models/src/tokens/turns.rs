@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Tokens;
 use crate::chat::ChatTemplate;
-use crate::chat::calls::{self, ToolCall};
+use crate::chat::calls;
 
 /// Stands for what the model said where a template is rendered for what follows it.
 const SAID: &str = "\u{2063}said\u{2063}";
@@ -47,8 +47,7 @@ impl Tokens {
         let template = self.template()?;
         let messages = [("user", "?"), ("assistant", SAID), ("user", text)]
             .map(|(role, content)| json!({ "role": role, "content": content }));
-        let more = Map::from_iter([("add_generation_prompt".to_owned(), json!(true))]);
-        let rendered = template.render(&messages, &more)?;
+        let rendered = template.render(&messages, &before_a_turn())?;
         let Some((_, after)) = rendered.split_once(SAID) else {
             let what = format!("the chat template in `{}` changes what the model said", self.source);
             return Err(Error::new(what).hint("use a model whose template writes messages as they are"));
@@ -85,10 +84,9 @@ impl Tokens {
     ///
     /// No messages, or a template that refuses them.
     pub fn before_first(&self, messages: &[Message], tools: &Value) -> Result<Vec<u32>> {
-        let written = |first: &str| self.encode(&self.with_first(messages, first, tools)?);
-        let mut same = written("")?;
+        let mut same = self.encode(&self.asked(messages, "", tools)?)?;
         for beginning in BEGINNINGS {
-            let rendered = self.with_first(messages, &format!("{beginning}{SAID}"), tools)?;
+            let rendered = self.asked(messages, &format!("{beginning}{SAID}"), tools)?;
             let before = rendered.split_once(SAID).map_or(rendered.as_str(), |(before, _)| before);
             // What it can't encode, the environment can't say.
             let Ok(tokens) = self.encode(before) else { continue };
@@ -111,7 +109,7 @@ impl Tokens {
         tools: &Value,
         before: &[u32],
     ) -> Result<Vec<u32>> {
-        let text = self.with_first(messages, first, tools)?;
+        let text = self.asked(messages, first, tools)?;
         let whole = self.encode(&text)?;
         if let Some(rest) = whole.strip_prefix(before) {
             return Ok(rest.to_vec());
@@ -121,15 +119,6 @@ impl Tokens {
             Error::new("the chat template begins the prompt in another way for what the environment says")
         })?;
         self.encode(rest)
-    }
-
-    /// Returns the text of a prompt in an environment with these tools that says nothing at first.
-    ///
-    /// # Errors
-    ///
-    /// A template that refuses the messages.
-    pub fn asked(&self, messages: &[Message], tools: &Value) -> Result<String> {
-        self.with_first(messages, "", tools)
     }
 
     /// Returns the tokens between a turn with calls of tools and the model's next turn: the results, each with its
@@ -148,8 +137,7 @@ impl Tokens {
         messages.extend(
             results.iter().map(|(name, said)| json!({ "role": "tool", "name": name, "content": said })),
         );
-        let more = Map::from_iter([("add_generation_prompt".to_owned(), json!(true))]);
-        let rendered = self.template()?.render(&messages, &more)?;
+        let rendered = self.template()?.render(&messages, &before_a_turn())?;
         let after_call = rendered.split_once(CALLED).map(|(_, after)| after);
         let ends = self.stops().iter().filter_map(|stop| {
             let text = self.tokenizer.id_to_token(*stop)?;
@@ -169,19 +157,20 @@ impl Tokens {
         Ok(tokens)
     }
 
-    /// Returns the calls of tools in the text of a turn.
-    pub fn calls(format: CallFormat, said: &str) -> Vec<ToolCall> {
-        calls::calls(format, said)
-    }
-
-    fn with_first(&self, messages: &[Message], first: &str, tools: &Value) -> Result<String> {
+    /// Returns the text of a prompt, up to where the model's turn begins. An environment has tools, a list of schemas or
+    /// null, and says something at first, which is appended to the last message.
+    ///
+    /// # Errors
+    ///
+    /// A template that refuses the messages.
+    pub fn asked(&self, messages: &[Message], first: &str, tools: &Value) -> Result<String> {
         let last = messages.len().saturating_sub(1);
         let one = |(i, message): (usize, &Message)| {
             let first = if i == last { first } else { "" };
             json!({ "role": message.role, "content": format!("{}{first}", message.content) })
         };
         let messages: Vec<Value> = messages.iter().enumerate().map(one).collect();
-        let mut more = Map::from_iter([("add_generation_prompt".to_owned(), json!(true))]);
+        let mut more = before_a_turn();
         if tools.as_array().is_some_and(|tools| !tools.is_empty()) {
             more.insert("tools".to_owned(), tools.clone());
         }
@@ -194,4 +183,9 @@ impl Tokens {
             Error::new(what).hint("use a chat model")
         })
     }
+}
+
+/// Returns the variables with which a template ends where the model's turn begins.
+fn before_a_turn() -> Map<String, Value> {
+    Map::from_iter([("add_generation_prompt".to_owned(), json!(true))])
 }
