@@ -16,7 +16,7 @@ use std::time::Duration;
 use allot_allocation::PromptId;
 use allot_engine::episode::{Ended, Opening, Reply, Stopped};
 use allot_engine::talk::{Event, Talk};
-use allot_engine::{Environments as _, Replies};
+use allot_engine::{Environments as _, Replies, Said};
 use allot_judges::classes::{Classes, Toolbox};
 use allot_models::tokens::Tokens;
 use allot_settings::EnvironmentSettings;
@@ -96,7 +96,7 @@ impl Played {
             tokens.push(self.tokens.stops()[0]);
         }
         let replies = Replies::of(&self.channel.0, number, self.replies[number]);
-        self.classes.turn(number, &tokens, stop, &replies);
+        self.classes.turn(number, Said { tokens: &tokens, log_probs: &[] }, stop, &replies);
     }
 
     /// The next reply to an episode.

@@ -40,7 +40,7 @@ fn made(python: &str, config: Value) -> Result<Vec<Value>, Error> {
     let config: EnvironmentConfig = serde_json::from_value(config).unwrap();
     // A task set that is a file is found where the program runs, and on Python's own path.
     let command = ["env".to_owned(), format!("PYTHONPATH={}", cases().display()), python.to_owned()];
-    let files = make(&config, &command, folder.path())?;
+    let files = make(&config, false, &command, folder.path())?;
     let text = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect::<String>();
     Ok(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
@@ -166,7 +166,7 @@ fn what_takes_more_than_one_answer_is_refused() {
             "begun has a `setup` that needs a machine",
         ),
         ("scored", with(runtime), "scored has a reward `run` that needs a machine"),
-        ("tooled", with(tools), "tooled has tools, and they are not supported yet"),
+        ("tooled", with(tools), "tooled has tools: it needs [environment] with use = \"verifiers\""),
         ("opened", SUMS.replace("prompt=f\"{a}+{b}=\", ", ""), "opened has no prompt: its user begins"),
         (
             "endless",

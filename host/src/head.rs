@@ -3,7 +3,6 @@
 use allot_config::train::AlsoConfig;
 use allot_config::{BudgetConfig, RunConfig};
 use allot_engine::Engine;
-use allot_judges::classes::Toolbox;
 use allot_judges::identity::GraderPreflight;
 use allot_loop::Scores;
 use allot_record::{FORMAT, Head, hex};
@@ -13,6 +12,7 @@ use allot_sandbox::Caps;
 use allot_settings::{ComponentConfig, EnvironmentSettings, HttpConfig, PythonConfig, RewardConfig};
 use serde_json::{Value, json};
 
+use crate::outside::Outside;
 use crate::prepared::Prepared;
 use crate::shadow::Decider;
 use crate::shipped;
@@ -84,7 +84,7 @@ impl Prepared<'_> {
             training["date"] = json!(date);
         }
         if let Some(environment) = &config.environment {
-            training["environment"] = played(environment, self.toolbox.as_deref());
+            training["environment"] = played(environment, self.outside.as_ref());
         }
         if let Some(server) = config.engine.server() {
             elsewhere(&mut training, server);
@@ -152,10 +152,10 @@ fn judged(one: &RewardConfig, met: Option<&GraderPreflight>) -> Value {
 }
 
 /// Returns an environment's settings, with its identity instead of its path and its processes.
-fn played(environment: &EnvironmentSettings, toolbox: Option<&Toolbox>) -> Value {
+fn played(environment: &EnvironmentSettings, outside: Option<&Outside>) -> Value {
     let mut played = json!(EnvironmentSettings { process: None, ..environment.clone() });
-    if let Some(toolbox) = toolbox {
-        played["process"] = json!(toolbox.identity);
+    if let Some(outside) = outside {
+        played["process"] = json!(outside.identity());
         if let Some(class) = played["class"].as_object_mut() {
             class.remove("file");
         }

@@ -35,6 +35,7 @@ pub mod jobs;
 pub mod loaded;
 pub mod memory;
 pub mod opened;
+pub mod outside;
 pub mod planned;
 pub mod policy_loader;
 pub mod prepared;

@@ -11,7 +11,6 @@ use allot_engine::cpu::{Memory, OPEN, Sampled, Setup};
 use allot_engine::model::{By, Shape};
 use allot_engine::tensors::{self, DeviceName};
 use allot_engine::{Signal, Stops};
-use allot_judges::classes::Toolbox;
 use allot_judges::episodes::Episodes;
 use allot_judges::graders;
 use allot_judges::identity::GraderPreflight;
@@ -21,6 +20,7 @@ use allot_remote::rollouts::{self, Preflight as Sampler};
 use allot_sandbox::{LogLine, Policy};
 use candle_core::Device;
 
+use crate::outside::Outside;
 use crate::problems::{Asking, Found, Problems};
 use crate::{engines, memory, policy_loader};
 
@@ -47,8 +47,8 @@ pub struct Prepared<'a> {
     pub problems: Arc<Problems>,
     /// The preflights of graders outside this program.
     pub judges: Vec<Option<GraderPreflight>>,
-    /// The environment classes, if episodes are played in them.
-    pub toolbox: Option<Arc<Toolbox>>,
+    /// The environment, if it is outside of this program.
+    pub outside: Option<Outside>,
     /// The setup of the model.
     pub setup: Setup,
     /// The model's device.
@@ -89,9 +89,13 @@ impl<'a> Prepared<'a> {
         if let Some(date) = config.model.date {
             tokens.set_date(date);
         }
-        let toolbox = toolbox(&config, &tokens)?;
-        let asking = Asking { tokens: &tokens, toolbox: toolbox.as_ref() };
-        let mut problems = Problems::of(found?, &config, asking, longest)?;
+        let found = found?;
+        let outside = match &config.environment {
+            Some(environment) => Outside::check(environment, (&path, &tokens), found.each())?,
+            None => None,
+        };
+        let asking = Asking { tokens: &tokens, outside: outside.as_ref() };
+        let mut problems = Problems::of(found, &config, asking, longest)?;
         // A run that is resumed or repeated uses the same date.
         config.model.date = config.model.date.or(tokens.date());
         if let Some(environment) = &config.environment
@@ -115,7 +119,7 @@ impl<'a> Prepared<'a> {
             tokens: Arc::new(tokens),
             stops,
             problems: Arc::new(problems),
-            toolbox: toolbox.map(Arc::new),
+            outside,
             judges,
             setup,
             device,
@@ -138,12 +142,6 @@ impl<'a> Prepared<'a> {
         let here = self.config.engine.is_native() && self.config.model.device == DeviceName::Cpu;
         if here { memory::has_room(&self.memory) } else { Ok(()) }
     }
-}
-
-/// Returns the environment classes, if the config has some.
-fn toolbox(config: &TrainConfig, tokens: &Tokens) -> Result<Option<Toolbox>> {
-    let Some(environment) = &config.environment else { return Ok(None) };
-    environment.class.as_ref().map(|class| Toolbox::check(environment, class, tokens)).transpose()
 }
 
 /// Returns the engine's name and its signals.

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use allot_allocation::{Column, Columns, LENGTH, Misfit, shown};
 use allot_base::{Error, Result};
 use allot_config::train::{TrainConfig, is_of_the_hub};
-use allot_judges::classes::Toolbox;
 use allot_judges::environment;
 use allot_models::hub;
 use allot_models::tokens::{BYTES_A_TOKEN, Tokens};
 use allot_record::hex;
+use allot_settings::EnvironmentSettings;
 use allot_settings::hub::is_address;
 use allot_tasks::dataset::{Dataset, DatasetConfig, Files, Split};
 use allot_tasks::generate::{TaskError, generate, with_columns};
@@ -24,6 +24,7 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 use crate::evaluation::Set;
+use crate::outside::Outside;
 
 /// The name of the set that is held out of the training problems.
 const HELD_OUT: &str = "held-out";
@@ -59,14 +60,14 @@ pub struct Problems {
 pub struct Asking<'a> {
     /// The model's tokenizer and chat template.
     pub tokens: &'a Tokens,
-    /// The environment classes, if prompts tell of their tools.
-    pub toolbox: Option<&'a Toolbox>,
+    /// The environment, if it is outside of this program and decides how prompts begin.
+    pub outside: Option<&'a Outside>,
 }
 
 impl Asking<'_> {
     fn prompt(self, problem: &Problem) -> Result<Vec<u32>> {
-        match self.toolbox {
-            Some(toolbox) => toolbox.prompt(self.tokens, problem),
+        match self.outside {
+            Some(outside) => outside.prompt(self.tokens, problem),
             None => self.tokens.encode_ask(&problem.ask),
         }
     }
@@ -125,6 +126,11 @@ impl Found {
             return Err(error.hint("change the config: it holds out every problem that it names"));
         }
         Ok(Self { wanted, train, sets, notes })
+    }
+
+    /// Returns all problems: those to train on, then the held-out ones.
+    pub fn each(&self) -> impl Iterator<Item = &Problem> {
+        self.train.iter().chain(self.sets.iter().flat_map(|(_, problems)| problems))
     }
 }
 
@@ -262,8 +268,13 @@ fn dataset(
     // Kept until the files are read.
     let made = tempfile::tempdir()
         .map_err(|e| Error::new(format!("could not make a folder for the problems: {e}")))?;
-    local.files = Files::Many(match (&data.environment, config.reward.environments()) {
-        (Some(environment), Some(python)) => environment::make(environment, &python, made.path())?,
+    // Environments of episodes grade them, too.
+    let players = config.environment.as_ref().and_then(EnvironmentSettings::players);
+    let python = players.clone().or_else(|| config.reward.environments());
+    local.files = Files::Many(match (&data.environment, python) {
+        (Some(environment), Some(python)) => {
+            environment::make(environment, players.is_some(), &python, made.path())?
+        }
         (Some(environment), None) => {
             let what = format!("only {} can grade its own problems", environment.package.name());
             return Err(Error::new(what).hint("set `grader = \"environment\"` under [reward]"));

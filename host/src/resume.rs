@@ -177,7 +177,7 @@ fn same_judge(head: &Head, prepared: &Prepared<'_>, checkpoint: &Path) -> Result
         now.identity.apart(&then, &now.words)
     });
     let then = head.training.as_ref().and_then(|training| recorded(&training["environment"]));
-    let played = then.zip(prepared.toolbox.as_ref()).and_then(|(then, toolbox)| toolbox.apart(&then));
+    let played = then.zip(prepared.outside.as_ref()).and_then(|(then, outside)| outside.apart(&then));
     let (which, how) = match (now, played) {
         (Some(how), _) => ("grader", how),
         (None, Some(how)) => ("environment", how),

@@ -8,7 +8,6 @@ use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::Checkpoint;
 use allot_engine::{Engine as _, Environments, Native, NativeConfig, Sampling, Signal, place};
-use allot_judges::classes::Classes;
 use allot_judges::episodes::Episodes;
 use allot_judges::graded::Graded;
 use allot_judges::graders::Graders;
@@ -95,13 +94,12 @@ impl<'a> Prepared<'a> {
     fn environments(&self) -> Option<Box<dyn Environments>> {
         let settings = self.config.environment.as_ref()?;
         let speech = (Arc::clone(&self.tokens), self.stops.clone());
-        let problems = Arc::clone(&self.problems.all);
         if let Some(embedded) = settings.environment.embedded() {
+            let problems = Arc::clone(&self.problems.all);
             return Some(Box::new(Episodes::new(settings, embedded, speech, problems)));
         }
-        let toolbox = Arc::clone(self.toolbox.as_ref()?);
-        let asked = (problems, self.problems.prompts.clone());
-        Some(Box::new(Classes::new(settings.clone(), toolbox, speech, asked)))
+        let asked = (Arc::clone(&self.problems.all), self.problems.prompts.clone());
+        Some(self.outside.as_ref()?.open(settings, speech, asked))
     }
 
     /// Returns the config of the native engine.

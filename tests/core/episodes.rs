@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
 use allot_engine::talk::{Event, Next, NextTurn, Talk, from_the_start};
-use allot_engine::{Environments, Replies};
+use allot_engine::{Environments, Replies, Said};
 
 use super::*;
 
@@ -109,9 +109,9 @@ impl Environments for Threads {
         replies.send(Reply::Says(vec![9; (opening.start % 3) as usize]));
     }
 
-    fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies) {
+    fn turn(&mut self, number: usize, turn: Said<'_>, stop: Option<Stopped>, replies: &Replies) {
         let so_far = self.so_far.get_mut(&number).unwrap();
-        so_far.extend(tokens);
+        so_far.extend(turn.tokens);
         let end = Ended::rewarded(so_far.len() as f32, Some(true));
         let reply = match said(number, so_far).filter(|_| stop.is_none()) {
             None => Reply::Ends(end),
@@ -355,7 +355,7 @@ impl Environments for Liar {
         self.lie(replies, false);
     }
 
-    fn turn(&mut self, _: usize, _: &[u32], stop: Option<Stopped>, replies: &Replies) {
+    fn turn(&mut self, _: usize, _: Said<'_>, stop: Option<Stopped>, replies: &Replies) {
         self.lie(replies, stop.is_some());
     }
 

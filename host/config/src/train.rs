@@ -6,10 +6,10 @@ use allot_allocation::advantage::Scale;
 use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
 use allot_base::{Error, Result, absolute, looks_like_a_path};
 use allot_settings::{
-    AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision, RemoteConfig,
-    RewardConfig, RolloutsConfig, Sampling, UpdateConfig, hub,
+    AnyEnvironment, AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision,
+    RemoteConfig, RewardConfig, RolloutsConfig, Sampling, UpdateConfig, hub,
 };
-use allot_tasks::dataset::{DatasetConfig, Files};
+use allot_tasks::dataset::{DatasetConfig, Files, Package};
 use allot_tasks::generate::TaskConfig;
 use serde::{Deserialize, Serialize};
 
@@ -524,6 +524,19 @@ impl TrainConfig {
         if let Some(other) = self.tasks.iter().find(|task| task.kind.is_played() != embedded.is_some()) {
             let what = format!("has tasks of kind `{}` in the environment `{own}`", other.kind);
             return refused(what, "use tasks of the environment's kind, or leave out [environment]");
+        }
+        let verifiers = environment.environment == AnyEnvironment::Verifiers;
+        let sets = self.data.iter().chain(&self.evaluation.sets);
+        let made = |data: &DatasetConfig| {
+            data.environment.as_ref().is_some_and(|made| made.package == Package::Verifiers)
+        };
+        if verifiers && (!self.tasks.is_empty() || sets.clone().any(|data| !made(data))) {
+            let what = "has environment `verifiers`, and data that are not of its task sets".to_owned();
+            return refused(what, "write, under [data.environment], use = \"verifiers\" and tasks = [\"…\"]");
+        }
+        if !verifiers && sets.clone().any(made) {
+            let what = format!("has task sets of verifiers in the environment `{own}`");
+            return refused(what, "set `use = \"verifiers\"` under [environment], or leave it out");
         }
         Ok(())
     }

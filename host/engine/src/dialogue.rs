@@ -6,7 +6,7 @@ use std::time::Instant;
 use allot_allocation::seed;
 
 use crate::Sampling;
-use crate::environments::{Environments, Replies};
+use crate::environments::{Environments, Replies, Said};
 use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Reply, Stopped, Turn, read_tokens};
 use crate::request::Answered;
 use crate::talk::{Event, Next, NextTurn};
@@ -47,16 +47,16 @@ impl Dialogue {
             last.tokens = tokens.len() as u32;
         }
         self.answered.tokens.extend(&tokens);
-        self.answered.log_probs.extend(log_probs);
+        self.answered.log_probs.extend(&log_probs);
         mask.rows().for_each(|row| self.answered.mask.push(row));
         self.stopped = truncated.then_some(Stopped::MaxTokens);
-        self.await_reply(&tokens, environments, tell);
+        self.await_reply(Said { tokens: &tokens, log_probs: &log_probs }, environments, tell);
     }
 
-    fn await_reply(&mut self, tokens: &[u32], environments: &mut dyn Environments, tell: &Sender<Event>) {
+    fn await_reply(&mut self, said: Said<'_>, environments: &mut dyn Environments, tell: &Sender<Event>) {
         let (number, index) = (self.opening.number, self.replied);
         self.awaited = Some((index, Instant::now()));
-        environments.turn(number, tokens, self.stopped, &Replies::of(tell, number, index));
+        environments.turn(number, said, self.stopped, &Replies::of(tell, number, index));
     }
 
     /// Takes the reply with this index. Returns what follows; `None` for a reply that is not
@@ -86,7 +86,7 @@ impl Dialogue {
                 let why = "the environment began with more tokens than `max_read_tokens`";
                 return Some(Followed::Ended(Ended::failed(why)));
             }
-            self.await_reply(&[], environments, tell);
+            self.await_reply(Said::default(), environments, tell);
             return None;
         };
         let sampling = Sampling { max_tokens: self.sampling.max_tokens - generated, ..self.sampling };

@@ -5,6 +5,15 @@ use std::sync::mpsc::Sender;
 use crate::episode::{EpisodeLimits, Opening, Reply, Stopped};
 use crate::talk::Event;
 
+/// A turn of the model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Said<'a> {
+    /// The generated tokens.
+    pub tokens: &'a [u32],
+    /// The log-probability of each.
+    pub log_probs: &'a [f32],
+}
+
 /// The environments of a run.
 pub trait Environments {
     /// Returns the limits of an episode.
@@ -13,9 +22,9 @@ pub trait Environments {
     /// Begins an episode. The first reply says what to read after the prompt: often nothing.
     fn begin(&mut self, opening: Opening, replies: &Replies);
 
-    /// Takes the tokens of a turn. With `stop`, a limit has ended the episode and only its reward is missing;
+    /// Takes a turn. With `stop`, a limit has ended the episode and only its reward is missing;
     /// there are no tokens if the limit was found only after an earlier reply.
-    fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies);
+    fn turn(&mut self, number: usize, said: Said<'_>, stop: Option<Stopped>, replies: &Replies);
 
     /// Gives up all episodes that are open.
     fn abandon(&mut self);

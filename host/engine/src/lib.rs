@@ -45,7 +45,7 @@ mod update;
 
 pub use coin::{Coin, CoinConfig, normal};
 pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Purpose, Report, Sample, Sampled, Whole};
-pub use environments::{Environments, Replies};
+pub use environments::{Environments, Replies, Said};
 pub use episode::Episode;
 pub use flops::Lengths;
 pub use interrupt::Interrupt;

@@ -4,14 +4,13 @@
 //! As TRL 1.16 does it (`grpo_trainer.py`, `_tool_call_loop`): a turn without a call ends the episode, and so does the
 //! limit of turns, before the calls of the last one are made. An exception of a tool is a text that the model reads.
 
-mod gate;
 mod toolbox;
 
 use std::sync::Arc;
 
 use allot_base::{Error, Result};
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
-use allot_engine::{Environments, Replies, Stops};
+use allot_engine::{Environments, Replies, Said, Stops};
 use allot_models::chat::calls::{ToolCall, calls};
 use allot_models::tokens::{BYTES_A_TOKEN, Tokens};
 use allot_settings::EnvironmentSettings;
@@ -19,8 +18,8 @@ use allot_tasks::{Message, Problem};
 use serde_json::{Map, Value, json};
 
 use crate::episodes::limits;
+use crate::gate::Gate;
 use crate::sidecar::{Call, Part, Sidecar, Take};
-use gate::Gate;
 pub use toolbox::Toolbox;
 use toolbox::messages;
 
@@ -92,7 +91,7 @@ impl Classes {
             let reply = answer.and_then(|fields| read(fields).map_err(|e| e.what));
             owed.send(reply.unwrap_or_else(|why| Reply::Ends(Ended::failed(why))));
         });
-        let call = Call { slot: number, part, fields, take };
+        let call = Call { slot: number, part, fields, sent: None, take };
         if part == Part::Begin {
             let most = self.settings.max_open.map_or(usize::MAX, |most| most as usize);
             self.gate.enter(most, Box::new(move || sidecar.call(call)));
@@ -209,7 +208,8 @@ impl Environments for Classes {
         }
     }
 
-    fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies) {
+    fn turn(&mut self, number: usize, said: Said<'_>, stop: Option<Stopped>, replies: &Replies) {
+        let tokens = said.tokens;
         let Some(mut open) = self.open.get(number).copied().flatten() else {
             return replies.send(Reply::Ends(Ended::failed("the episode is over")));
         };

@@ -31,7 +31,7 @@ def refuse(task, why):
 class ReasoningGym:
     """A task of reasoning-gym: problems by their numbers."""
 
-    def __init__(self, task, settings, seed, size):
+    def __init__(self, task, settings, seed, size, episodes=False):
         from reasoning_gym.factory import DATASETS, create_dataset
 
         self.task, self.stamp = task, None
@@ -73,11 +73,11 @@ class ReasoningGym:
 class Verifiers:
     """A task set of verifiers: a model reads a prompt, answers once, and is scored by what it said."""
 
-    def __init__(self, task, settings, seed, size):
+    def __init__(self, task, settings, seed, size, episodes=False):
         import verifiers.v1 as vf
         from verifiers.v1.utils import loaders
 
-        self.vf, self.task = vf, task
+        self.vf, self.task, self.episodes = vf, task, episodes
         try:
             module = loaders.import_taskset(task)
             kind = loaders.taskset_class(task)
@@ -92,15 +92,15 @@ class Verifiers:
                 self.stamp = ["sha256:" + hashlib.sha256(file.read()).hexdigest()]
         from verifiers.v1.envs.single_agent.env import SingleAgentEnv
 
-        if loaders.environment_class(task) is not SingleAgentEnv:
+        if not episodes and loaders.environment_class(task) is not SingleAgentEnv:
             refuse(task, "has an environment of its own: more than a prompt and an answer")
         try:
             config = loaders.taskset_config_type(task).model_validate({"id": task, **settings})
         except ValueError as e:
             refuse(task, f"does not take these settings: {e}")
         taskset = kind(config)
-        if kind.toolsets(config):
-            refuse(task, "has tools, and they are not supported yet")
+        if not episodes and kind.toolsets(config):
+            refuse(task, "has tools: it needs [environment] with use = \"verifiers\"")
         if seed is not None:
             if not taskset.bounded:
                 refuse(task, "has no end, and can't be shuffled by a seed")
@@ -108,7 +108,7 @@ class Verifiers:
         if size is None and not taskset.bounded:
             refuse(task, "has no end: it needs a size")
         self.tasks = list(itertools.islice(taskset, size))
-        for one in self.tasks[:1]:
+        for one in [] if episodes else self.tasks[:1]:
             self.check(one)
 
     def check(self, one):
@@ -116,7 +116,7 @@ class Verifiers:
         if one.NEEDS_CONTAINER or one.data.image:
             refuse(self.task, "needs a container")
         if kind.toolsets(one.config):
-            refuse(self.task, "has tools, and they are not supported yet")
+            refuse(self.task, "has tools: it needs [environment] with use = \"verifiers\"")
         for name in ("setup", "finalize"):
             if getattr(kind, name) is not getattr(self.vf.Task, name):
                 refuse(self.task, f"has a `{name}` that needs a machine")
@@ -127,6 +127,9 @@ class Verifiers:
 
     def question(self, index):
         data = self.tasks[index].data
+        if data.prompt is None and self.episodes:
+            # Its user begins, whose words are read in the episode.
+            return data.name or f"{self.task} {index}"
         if data.prompt is None:
             refuse(self.task, "has no prompt: its user begins")
         if isinstance(data.prompt, str) and not data.system_prompt:
@@ -173,13 +176,14 @@ KINDS = {"reasoning-gym": ReasoningGym, "verifiers": Verifiers}
 
 
 @functools.lru_cache(maxsize=64)
-def made(environment, task, settings, seed, size):
-    return KINDS[environment](task, json.loads(settings), seed, size)
+def made(environment, task, settings, seed, size, episodes=False):
+    return KINDS[environment](task, json.loads(settings), seed, size, episodes)
 
 
 def problem(gold):
     where = [gold[key] for key in ("environment", "task", "settings", "seed", "size")]
-    return made(where[0], where[1], json.dumps(where[2], sort_keys=True), where[3], where[4])
+    settings = json.dumps(where[2], sort_keys=True)
+    return made(where[0], where[1], settings, where[3], where[4], gold.get("episodes", False))
 
 
 def plain(value):
@@ -194,6 +198,8 @@ def make(out):
     for number, task in enumerate(request["tasks"]):
         gold = {"environment": environment, "task": task["name"], "settings": task["settings"]}
         gold |= {"seed": request.get("seed"), "size": task["size"], "tag": tag}
+        if request.get("episodes"):
+            gold["episodes"] = True
         one = problem(gold)
         gold["version"] = [stamp, *(one.stamp or [])]
         for index, question, columns in one.problems():
@@ -203,6 +209,8 @@ def make(out):
                 columns, known = {}, repr(columns)
             digest = hashlib.sha256((json.dumps(question) + known).encode()).hexdigest()
             answer = {**gold, "index": index, "sha256": digest[:16]}
+            if request.get("episodes"):
+                answer["data"] = columns["metadata"]
             row = json.dumps({**columns, "question": question, "answer": answer}, default=plain, skipkeys=True)
             print(json.dumps({"task": number, "row": row}), file=out)
     out.flush()

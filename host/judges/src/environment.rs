@@ -32,21 +32,28 @@ struct Gold {
     environment: String,
 }
 
-/// Runs a Python that makes an environment's problems. Writes one file of rows for each task into a folder.
+/// Runs a Python that makes an environment's problems. Writes one file of rows for each task into a folder. Rows for
+/// `episodes` have in their gold answers what an episode begins with.
 ///
 /// # Errors
 ///
 /// A Python without the package, or tasks that the package does not have.
-pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn make(
+    config: &EnvironmentConfig,
+    episodes: bool,
+    python: &[String],
+    folder: &Path,
+) -> Result<Vec<PathBuf>> {
     let name = config.package.name();
     let Some((program, arguments)) = python.split_first() else {
         return Err(Error::new("the command of the Python that makes problems is empty"));
     };
     let failed = |why: String| {
         let (shown, version) = (python.join(" "), config.package.tested());
+        let section = if episodes { "environment.process" } else { "reward.process" };
         let hint = format!(
-            "install {name} with `pip install {name}=={version}`, or set `command` in [reward.process] to a \
-             Python that has it"
+            "install {name} with `pip install {name}=={version}`, or set `command` in [{section}] to a Python \
+             that has it"
         );
         Error::new(format!("`{shown}` could not generate the problems of {name}: {why}")).hint(hint)
     };
@@ -58,7 +65,11 @@ pub fn make(config: &EnvironmentConfig, python: &[String], folder: &Path) -> Res
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     if let Some(mut stdin) = stdin {
         // A process that exits at once prints the reason.
-        let _ = stdin.write_all(config.request().to_string().as_bytes());
+        let mut request = config.request();
+        if episodes {
+            request["episodes"] = true.into();
+        }
+        let _ = stdin.write_all(request.to_string().as_bytes());
     }
     let listener = std::thread::spawn(move || {
         let lines = stderr.map(|stderr| BufReader::new(stderr).split(b'\n'));

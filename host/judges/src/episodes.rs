@@ -8,7 +8,7 @@ use std::time::Duration;
 use allot_allocation::shown;
 use allot_base::{Error, Result};
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
-use allot_engine::{Environments, Replies, Stops};
+use allot_engine::{Environments, Replies, Said, Stops};
 use allot_models::tokens::Tokens;
 use allot_settings::EnvironmentSettings;
 use allot_tasks::environment::{Embedded, Game, Step};
@@ -149,8 +149,9 @@ impl Environments for Episodes {
         replies.send(reply);
     }
 
-    fn turn(&mut self, number: usize, tokens: &[u32], stop: Option<Stopped>, replies: &Replies) {
-        let reply = self.reply(number, tokens, stop).unwrap_or_else(|why| Reply::Ends(Ended::failed(why)));
+    fn turn(&mut self, number: usize, said: Said<'_>, stop: Option<Stopped>, replies: &Replies) {
+        let reply =
+            self.reply(number, said.tokens, stop).unwrap_or_else(|why| Reply::Ends(Ended::failed(why)));
         replies.send(reply);
     }
 

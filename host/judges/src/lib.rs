@@ -16,8 +16,10 @@
 
 pub mod classes;
 pub mod component;
+mod endpoint;
 pub mod environment;
 pub mod episodes;
+mod gate;
 pub mod graded;
 pub mod grader;
 pub mod graders;
@@ -29,8 +31,10 @@ pub mod program;
 pub mod protocol;
 pub mod python;
 pub mod sandboxed;
+mod sessions;
 mod sidecar;
 mod single;
+pub mod verifiers;
 mod workers;
 
 use allot_base::Result;

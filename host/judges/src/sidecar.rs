@@ -37,6 +37,8 @@ pub(crate) struct SidecarCommand {
     pub threads: usize,
     /// The time limit of a request.
     pub limit: Duration,
+    /// The time limit of a request that begins an episode: it may last as long as the episode.
+    pub begin_limit: Duration,
     /// The time limit of a start.
     pub patience: Duration,
     /// The words that identify it: see [`Identity`].
@@ -54,6 +56,8 @@ pub(crate) struct Call {
     pub part: Part,
     /// The object of its line, without the id.
     pub fields: Value,
+    /// Is called when the process has it, which may have had to start first.
+    pub sent: Option<Box<dyn FnOnce() + Send>>,
     pub take: Take,
 }
 
@@ -110,22 +114,31 @@ impl SidecarCommand {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process and ends it. Returns its identity and greeting. Must not be called from async code.
-    pub fn check(&self, hint: &str) -> Result<(Identity, Greeting)> {
+    /// Starts a process, asks it these requests one after the other, and ends it. Returns its identity, its greeting
+    /// and its answers. Must not be called from async code.
+    pub fn check(
+        &self,
+        hint: &str,
+        asked: &[Value],
+    ) -> Result<(Identity, Greeting, Vec<Map<String, Value>>)> {
         let started = runtime()?.block_on(async {
-            let (running, greeting) = self.start().await?;
+            let (mut running, greeting) = self.start().await?;
+            let mut answers = Vec::new();
+            for ask in asked {
+                answers.push(running.answer(ask, self.patience).await?);
+            }
             running.program.end().await;
-            Ok::<_, Failure>(greeting)
+            Ok::<_, Failure>((greeting, answers))
         });
         let (name, command) = (&self.name, self.command[0].as_str());
-        let greeting = started.map_err(|failure| {
+        let (greeting, answers) = started.map_err(|failure| {
             let slow = matches!(failure, Failure::Late(_))
                 .then_some("raise `environment.process.start_seconds` if it starts slowly");
             Error::new(format!("the environment `{name}` {failure}"))
                 .hint(hint.replace("{python}", command))
                 .hints(slow)
         })?;
-        Ok((self.identity(&greeting)?, greeting))
+        Ok((self.identity(&greeting)?, greeting, answers))
     }
 
     fn identity(&self, greeting: &Greeting) -> Result<Identity> {
@@ -168,6 +181,25 @@ struct Running {
     /// The episodes that it has.
     slots: HashSet<usize>,
     asked: u64,
+}
+
+impl Running {
+    /// Returns the answer to a request that is the only one.
+    async fn answer(
+        &mut self,
+        ask: &Value,
+        patience: Duration,
+    ) -> std::result::Result<Map<String, Value>, Failure> {
+        let mut ask = ask.clone();
+        ask["id"] = 0.into();
+        let _ = self.write.send(format!("{ask}\n"));
+        let said = match timeout(patience, self.lines.recv()).await {
+            Err(_) => return Err(Failure::Late(patience)),
+            Ok(None) => return Err(self.program.ended().await),
+            Ok(Some(said)) => said,
+        };
+        serde_json::from_slice(&said).map_err(|_| Failure::Garbage(words(&said)))
+    }
 }
 
 /// The task that a sidecar's requests go to.
@@ -237,8 +269,12 @@ impl Serving {
         call.fields["id"] = running.asked.into();
         // A process that has closed its input is found by its output.
         let _ = running.write.send(format!("{}\n", call.fields));
+        if let Some(sent) = call.sent.take() {
+            sent();
+        }
         running.slots.insert(call.slot);
-        running.under_way.insert(running.asked, (Instant::now() + self.command.limit, call));
+        let limit = if call.part == Part::Begin { self.command.begin_limit } else { self.command.limit };
+        running.under_way.insert(running.asked, (Instant::now() + limit, call));
     }
 
     /// Starts a process. After [`TRIES`] that answered nothing, the run fails.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use allot_base::{Error, absolute, settle_command};
 use allot_tasks::environment::Embedded;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The environment of a run's rollouts, and the limits of an episode. `sampling.max_tokens` limits the tokens that are
 /// generated in all turns together.
@@ -33,6 +34,9 @@ pub struct EnvironmentSettings {
     /// The class of environment `class`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ClassConfig>,
+    /// The task sets of environment `verifiers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verifiers: Option<VerifiersConfig>,
     /// The processes in which environments outside of this program run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<SidecarConfig>,
@@ -46,6 +50,8 @@ pub enum AnyEnvironment {
     Guess,
     /// A Python class of TRL's form.
     Class,
+    /// Task sets of verifiers, by its environment server.
+    Verifiers,
 }
 
 /// A Python class of TRL's form: `reset`, public methods as tools, `get_reward`.
@@ -63,6 +69,27 @@ pub struct ClassConfig {
     /// How the model writes calls of tools; by default found out from its chat template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallFormat>,
+}
+
+/// How task sets of verifiers are played. Which task sets is in the config of the data.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VerifiersConfig {
+    /// Settings of their environments beside the task set: those of agents, under their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, Value>,
+    /// The harness of agents that have none, as verifiers takes it; by default a loop without a process of its own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub harness: BTreeMap<String, Value>,
+    /// The renderer, as package `renderers` takes it; by default one for any chat template.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub renderer: BTreeMap<String, Value>,
+    /// How the model writes calls of tools, for the default renderer; by default found out from its chat template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallFormat>,
+    /// The field of a task's data that gets the seed of the environment's start, with dots between names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<String>,
 }
 
 /// How a model writes calls of tools.
@@ -106,6 +133,7 @@ impl AnyEnvironment {
         match self {
             Self::Guess => Embedded::Guess.name(),
             Self::Class => "class",
+            Self::Verifiers => "verifiers",
         }
     }
 
@@ -113,7 +141,7 @@ impl AnyEnvironment {
     pub fn embedded(self) -> Option<Embedded> {
         match self {
             Self::Guess => Some(Embedded::Guess),
-            Self::Class => None,
+            Self::Class | Self::Verifiers => None,
         }
     }
 }
@@ -139,6 +167,19 @@ impl EnvironmentSettings {
         self.process.as_mut().map_or(Ok(()), |process| settle_command(&mut process.command))
     }
 
+    /// Returns the Python that plays task sets, if the environment is `verifiers`.
+    pub fn players(&self) -> Option<Vec<String>> {
+        let verifiers = self.environment == AnyEnvironment::Verifiers;
+        verifiers.then(|| self.process.clone().unwrap_or_default().command)
+    }
+
+    /// Returns the key that only environment `class` has, if it is given.
+    fn countless(&self) -> Option<&'static str> {
+        let threads = self.process.as_ref().is_some_and(|p| p.threads != SidecarConfig::default().threads);
+        let given = [("max_tool_calls", self.max_tool_calls.is_some()), ("process.threads", threads)];
+        given.into_iter().find_map(|(key, given)| given.then_some(key))
+    }
+
     /// Checks what the types do not. `name` is the config's.
     ///
     /// # Errors
@@ -155,7 +196,7 @@ impl EnvironmentSettings {
                     hint,
                 );
             }
-            (Some(_), AnyEnvironment::Guess) => {
+            (Some(_), AnyEnvironment::Guess | AnyEnvironment::Verifiers) => {
                 let what = format!("has a section [environment.class], but its environment is `{own}`");
                 return refused(what, r#"set `use = "class"`, or leave it out"#);
             }
@@ -175,6 +216,18 @@ impl EnvironmentSettings {
         if self.environment.embedded().is_some() && self.process.is_some() {
             let what = format!("has a section [environment.process], but `{own}` has no processes");
             return refused(what, "leave it out");
+        }
+        if self.verifiers.is_some() && self.environment != AnyEnvironment::Verifiers {
+            let what = format!("has a section [environment.verifiers], but its environment is `{own}`");
+            return refused(what, r#"set `use = "verifiers"`, or leave it out"#);
+        }
+        let verifiers = self.environment == AnyEnvironment::Verifiers;
+        if let Some(key) = self.countless().filter(|_| verifiers) {
+            let what = format!("has `environment.{key}`, which `verifiers` does not have");
+            return refused(
+                what,
+                "leave it out; `max_turns` bounds rounds of calls, and one process runs all episodes",
+            );
         }
         let of_class = [("max_tool_calls", self.max_tool_calls), ("max_open", self.max_open)];
         let given = of_class.iter().find(|(_, given)| given.is_some());

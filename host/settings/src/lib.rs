@@ -43,7 +43,9 @@ pub use component::ComponentConfig;
 pub use date::Date;
 pub use device::DeviceName;
 pub use engine::RemoteConfig;
-pub use environment::{AnyEnvironment, CallFormat, ClassConfig, EnvironmentSettings, SidecarConfig};
+pub use environment::{
+    AnyEnvironment, CallFormat, ClassConfig, EnvironmentSettings, SidecarConfig, VerifiersConfig,
+};
 pub use grader::AnyGrader;
 pub use http::HttpConfig;
 pub use lora::LoraConfig;

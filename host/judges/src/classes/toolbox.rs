@@ -59,6 +59,7 @@ impl Toolbox {
             name: format!("{} of {file}", shown.join(", ")),
             threads: process.threads,
             limit: Duration::from_secs_f64(process.seconds),
+            begin_limit: Duration::from_secs_f64(process.seconds),
             patience: Duration::from_secs_f64(process.start_seconds),
             words,
             known: None,
@@ -67,7 +68,7 @@ impl Toolbox {
         let format = class.calls.map_or_else(|| tokens.call_format(), Ok)?;
         // A template that refuses results would fail in each episode.
         tokens.results(&[("probe".to_owned(), "1".to_owned())], None)?;
-        let (identity, greeting) = command.check(&HINT.replace("FILE", &file))?;
+        let (identity, greeting, _) = command.check(&HINT.replace("FILE", &file), &[])?;
         let tools: Vec<(Option<String>, Value)> = serde_json::from_value(greeting.tools).map_err(|e| {
             Error::new(format!("the environment `{}` told its tools badly: {e}", command.name))
         })?;

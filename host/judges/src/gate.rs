@@ -8,7 +8,7 @@ type Begin = Box<dyn FnOnce() + Send>;
 
 /// The gate that episodes pass when they begin.
 #[derive(Default)]
-pub(super) struct Gate(Mutex<State>);
+pub(crate) struct Gate(Mutex<State>);
 
 #[derive(Default)]
 struct State {

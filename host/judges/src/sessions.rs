@@ -1,0 +1,187 @@
+//! Episodes whose environment asks for each turn: what was said so far, and whose move it is.
+//!
+//! ```text
+//! environment ──asked──► Sessions ──Reply::Says──► engine samples ──said──► Sessions ──► environment
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use allot_engine::episode::{Ended, Reply, Stopped};
+use allot_engine::{Replies, Said};
+use tokio::sync::oneshot;
+
+/// A turn that was sampled.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Turn {
+    pub tokens: Vec<u32>,
+    pub log_probs: Vec<f32>,
+    /// Whether a limit ends the episode with it.
+    pub is_last: bool,
+}
+
+/// Why a request gets no turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A limit has ended the episode.
+    Over,
+    /// There is no such episode, or it has ended.
+    Gone,
+    /// A turn of the episode is being sampled.
+    Twice,
+    /// The request is one that no episode may make, which has ended its own.
+    Bad(String),
+}
+
+/// A turn that will be there.
+type Owed = oneshot::Receiver<Result<Turn, Refusal>>;
+
+/// The episodes that are open, by their secret names.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<String, Session>>);
+
+struct Session {
+    /// All tokens so far.
+    history: Vec<u32>,
+    /// Where the environment's next reply goes; none while a turn is sampled.
+    replies: Option<Replies>,
+    /// The request that waits for a turn.
+    waiting: Option<oneshot::Sender<Result<Turn, Refusal>>>,
+    /// Since when the environment has had the move, once it has been asked.
+    since: Option<Instant>,
+    /// Whether a limit has ended it.
+    is_over: bool,
+    /// Its end, if that came while a turn was sampled.
+    end: Option<Ended>,
+}
+
+impl Sessions {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens an episode that begins with a prompt.
+    pub fn open(&self, name: String, prompt: Vec<u32>, replies: Replies) {
+        let (waiting, since, end) = (None, None, None);
+        let replies = Some(replies);
+        let session = Session { history: prompt, replies, waiting, since, is_over: false, end };
+        self.all().insert(name, session);
+    }
+
+    /// Notes that an episode's environment has been asked to begin: from now on its time counts.
+    pub fn begun(&self, name: &str) {
+        if let Some(session) = self.all().get_mut(name) {
+            session.since = Some(Instant::now());
+        }
+    }
+
+    /// Takes a request for a turn after these tokens, and tells the engine.
+    ///
+    /// # Errors
+    ///
+    /// A request that gets no turn. One that rewrites what was said ends its episode.
+    pub fn asked(&self, name: &str, tokens: Vec<u32>) -> Result<Owed, Refusal> {
+        let mut all = self.all();
+        let session = all.get_mut(name).ok_or(Refusal::Gone)?;
+        if session.is_over {
+            return Err(Refusal::Over);
+        }
+        if session.replies.is_none() {
+            return Err(Refusal::Twice);
+        }
+        let Some(read) = tokens.strip_prefix(session.history.as_slice()) else {
+            let same = tokens.iter().zip(&session.history).take_while(|(a, b)| a == b).count();
+            let (had, has) = (session.history.len(), tokens.len());
+            drop(all);
+            let why = format!(
+                "its {has} tokens rewrite what was said: only the first {same} of {had} are as they were"
+            );
+            return Err(self.refuse(name, why));
+        };
+        let read = read.to_vec();
+        let (owing, owed) = oneshot::channel();
+        session.history = tokens;
+        session.waiting = Some(owing);
+        session.since = None;
+        let replies = session.replies.take();
+        drop(all);
+        if let Some(replies) = replies {
+            replies.send(Reply::Says(read));
+        }
+        Ok(owed)
+    }
+
+    /// Ends an episode whose environment has made a request that none may make.
+    pub fn refuse(&self, name: &str, why: String) -> Refusal {
+        let Some(mut session) = self.all().remove(name) else { return Refusal::Gone };
+        let end = Ended::failed(format!("a request of the environment is refused: {why}"));
+        match session.replies.take() {
+            Some(replies) => replies.send(Reply::Ends(end)),
+            // The turn that is sampled is paid for; then it ends.
+            None => {
+                session.end = Some(end);
+                self.all().insert(name.to_owned(), session);
+            }
+        }
+        Refusal::Bad(why)
+    }
+
+    /// Hands a turn to the environment. With `stop`, a limit has ended the episode.
+    pub fn said(&self, name: &str, said: Said<'_>, stop: Option<Stopped>, replies: &Replies) {
+        let mut all = self.all();
+        let Some(session) = all.get_mut(name) else {
+            return replies.send(Reply::Ends(Ended::failed("the episode is over")));
+        };
+        if let Some(end) = session.end.take() {
+            all.remove(name);
+            return replies.send(Reply::Ends(end));
+        }
+        session.replies = Some(replies.clone());
+        session.since = Some(Instant::now());
+        session.is_over = stop.is_some();
+        let turn = if said.tokens.is_empty() && stop.is_some() {
+            Err(Refusal::Over)
+        } else {
+            session.history.extend(said.tokens);
+            let (tokens, log_probs) = (said.tokens.to_vec(), said.log_probs.to_vec());
+            Ok(Turn { tokens, log_probs, is_last: stop.is_some() })
+        };
+        // A client that has gone away has no use for it; its environment ends by itself.
+        let _ = session.waiting.take().map(|waiting| waiting.send(turn));
+    }
+
+    /// Ends an episode as its environment says; one that is over already stays as it is.
+    pub fn ended(&self, name: &str, end: Ended) {
+        let mut all = self.all();
+        let Some(session) = all.get_mut(name) else { return };
+        let Some(replies) = session.replies.take() else {
+            session.end.get_or_insert(end);
+            return;
+        };
+        all.remove(name);
+        drop(all);
+        replies.send(Reply::Ends(end));
+    }
+
+    /// Ends the episodes whose environment has had the move for longer than `most`. Returns their names.
+    pub fn overdue(&self, most: Duration) -> Vec<String> {
+        let late = |(name, session): (&String, &Session)| {
+            session.since.is_some_and(|since| since.elapsed() > most).then(|| name.clone())
+        };
+        let names: Vec<String> = self.all().iter().filter_map(late).collect();
+        let why = format!("the environment did not reply within {} s", most.as_secs_f64());
+        names.iter().for_each(|name| self.ended(name, Ended::failed(&why)));
+        names
+    }
+
+    /// Returns whether an episode is open.
+    pub fn are_open(&self) -> bool {
+        !self.all().is_empty()
+    }
+
+    /// Forgets all episodes.
+    pub fn clear(&self) {
+        self.all().clear();
+    }
+}

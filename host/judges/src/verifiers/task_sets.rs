@@ -1,0 +1,206 @@
+//! What is known of task sets of verifiers before a run begins: that they can be played, and how their prompts begin.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use allot_base::{Error, Result};
+use allot_models::tokens::Tokens;
+use allot_settings::{CallFormat, EnvironmentSettings, VerifiersConfig};
+use allot_tasks::{Ask, Message, Problem};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::identity::Identity;
+use crate::sidecar::SidecarCommand;
+
+/// The script that runs verifiers' environment server and a client of it.
+const SCRIPT: &str = include_str!("../verifiers.py");
+const HINT: &str = "it needs verifiers 0.4.0, as in `pip install verifiers==0.4.0`, and transformers; another Python is set \
+                    by `command` under [environment.process]";
+/// The most time of an episode: its turns have their own.
+const LONGEST: Duration = Duration::from_secs(1_000_000);
+/// Number of tasks of a set that are begun to see what their prompts have in common.
+const PROBED: usize = 2;
+
+/// The task sets of a run.
+#[derive(Debug)]
+pub struct TaskSets {
+    pub(super) command: Arc<SidecarCommand>,
+    /// The identity of the packages, the script and the settings, for the record.
+    pub identity: Identity,
+    sets: Vec<Set>,
+}
+
+/// A task set with its settings.
+#[derive(Debug)]
+struct Set {
+    task: String,
+    settings: Value,
+    /// The tokens with which the prompts of all its tasks begin; none if they are those of the model's chat template.
+    beginning: Option<Vec<u32>>,
+}
+
+/// A task, as gold answers have it.
+#[derive(Deserialize)]
+struct Task {
+    task: String,
+    settings: Value,
+    data: Value,
+}
+
+/// What the script says of a task set.
+#[derive(Deserialize)]
+struct Probed {
+    #[serde(default)]
+    error: Option<String>,
+    /// The tokens of the first request of each task.
+    #[serde(default)]
+    first: Vec<Vec<u32>>,
+    /// The tokens with which its renderer ends a turn.
+    #[serde(default)]
+    stops: Vec<u32>,
+}
+
+impl TaskSets {
+    /// Starts a process and begins some tasks of each set, up to the first request to the model.
+    ///
+    /// # Errors
+    ///
+    /// A Python without verifiers, a task set that can't be played, or a model that can't play it.
+    pub fn check<'p>(
+        settings: &EnvironmentSettings,
+        (model, tokens): (&Path, &Tokens),
+        problems: impl Iterator<Item = &'p Problem>,
+    ) -> Result<Self> {
+        let process = settings.process.clone().unwrap_or_default();
+        let own = settings.verifiers.clone().unwrap_or_default();
+        let about = about(settings, &own, model, tokens);
+        let mut probes: Vec<(Task, &Problem, Vec<Value>)> = Vec::new();
+        for problem in problems {
+            let task = task(problem)?;
+            match probes.iter_mut().find(|(one, ..)| one.task == task.task && one.settings == task.settings) {
+                Some((.., data)) if data.len() < PROBED => data.push(task.data),
+                Some(_) => {}
+                None => {
+                    let data = vec![task.data.clone()];
+                    probes.push((task, problem, data));
+                }
+            }
+        }
+        let script = ["-c".to_owned(), SCRIPT.to_owned(), about.to_string()];
+        // Not the model's folder: a run may be resumed from another place.
+        let mut known = about;
+        known["model"] = Value::Null;
+        let mut command = SidecarCommand {
+            command: process.command.into_iter().chain(script).collect(),
+            name: "verifiers".to_owned(),
+            threads: usize::MAX,
+            limit: Duration::from_secs_f64(process.seconds),
+            begin_limit: LONGEST,
+            patience: Duration::from_secs_f64(process.start_seconds),
+            words: vec!["verifiers.py".to_owned(), SCRIPT.to_owned(), known.to_string()],
+            known: None,
+            failure: Mutex::default(),
+        };
+        let ask = |(task, _, data): &(Task, &Problem, Vec<Value>)| json!({ "do": "probe", "task": task.task, "settings": task.settings, "data": data });
+        let asks: Vec<Value> = probes.iter().map(ask).collect();
+        let (identity, _, answers) = command.check(HINT, &asks)?;
+        let mut sets = Vec::new();
+        for ((task, problem, _), answer) in probes.into_iter().zip(answers) {
+            let probed = Probed::deserialize(Value::Object(answer))
+                .map_err(|e| Error::new(format!("verifiers told badly of `{}`: {e}", task.task)))?;
+            let beginning = probed.beginning(&task.task, tokens, problem)?;
+            sets.push(Set { task: task.task, settings: task.settings, beginning });
+        }
+        command.known = Some(identity.clone());
+        Ok(Self { command: Arc::new(command), identity, sets })
+    }
+
+    /// Returns how this differs from a run's environment as its record has it, as a clause of a sentence.
+    pub fn apart(&self, before: &Identity) -> Option<String> {
+        self.identity.apart(before, &self.command.words)
+    }
+
+    /// Returns a prompt's tokens: those with which each episode of it begins.
+    ///
+    /// # Errors
+    ///
+    /// A problem of no task set, or one that the chat template refuses.
+    pub fn prompt(&self, tokens: &Tokens, problem: &Problem) -> Result<Vec<u32>> {
+        let task = task(problem)?;
+        let set = self.sets.iter().find(|set| set.task == task.task && set.settings == task.settings);
+        match set.and_then(|set| set.beginning.clone()) {
+            Some(beginning) => Ok(beginning),
+            None => tokens.before_first(&messages(problem), &Value::Null),
+        }
+    }
+
+    /// Returns a problem's task, as the script takes it.
+    pub(super) fn task(&self, problem: &Problem) -> Result<Map<String, Value>> {
+        let Task { task, settings, data } = task(problem)?;
+        Ok(Map::from_iter([
+            ("task".to_owned(), task.into()),
+            ("settings".to_owned(), settings),
+            ("data".to_owned(), data),
+        ]))
+    }
+}
+
+impl Probed {
+    /// Returns the tokens with which all prompts of a task set begin; none if each begins as the chat template renders it.
+    fn beginning(self, task: &str, tokens: &Tokens, problem: &Problem) -> Result<Option<Vec<u32>>> {
+        if let Some(why) = self.error {
+            return Err(Error::new(format!("verifiers can't play `{task}`: {why}"))
+                .hint("settings of its agents go under [environment.verifiers.env], by the agent's name"));
+        }
+        if let Some(stop) = self.stops.iter().find(|stop| !tokens.stops().contains(stop)) {
+            let what = format!(
+                "the renderer ends turns with token {stop}, which does not end an answer of the model"
+            );
+            return Err(Error::new(what).hint("name the token of the model's end of turn in `eos_token_id`"));
+        }
+        let Some(first) = self.first.first() else {
+            return Err(Error::new(format!("verifiers said nothing of `{task}`")));
+        };
+        let rendered = tokens.before_first(&messages(problem), &Value::Null);
+        if rendered.is_ok_and(|own| !own.is_empty() && first.starts_with(&own)) {
+            return Ok(None);
+        }
+        let common = self.first.iter().skip(1).fold(first.len(), |most, other| {
+            first.iter().zip(other).take_while(|(a, b)| a == b).count().min(most)
+        });
+        if common == 0 {
+            return Err(Error::new(format!("prompts of `{task}` have no first token in common"))
+                .hint("use one task set at a time for each kind of prompt"));
+        }
+        Ok(Some(first[..common].to_vec()))
+    }
+}
+
+/// Returns what the script is told when it starts.
+fn about(settings: &EnvironmentSettings, own: &VerifiersConfig, model: &Path, tokens: &Tokens) -> Value {
+    // A model without tools is found by the first task that has some.
+    let calls: Option<CallFormat> = own.calls.or_else(|| tokens.call_format().ok());
+    json!({
+        "model": model,
+        "env": own.env,
+        "harness": own.harness,
+        "renderer": own.renderer,
+        "calls": calls,
+        "max_turns": settings.max_turns,
+        "seed": own.seed,
+    })
+}
+
+fn task(problem: &Problem) -> Result<Task> {
+    let gold = problem.gold.first().map_or("", String::as_str);
+    serde_json::from_str(gold).map_err(|e| Error::new(format!("a problem is no task of verifiers: {e}")))
+}
+
+fn messages(problem: &Problem) -> Vec<Message> {
+    match &problem.ask {
+        Ask::Chat(messages) => messages.clone(),
+        Ask::Text(text) => vec![Message { role: "user".to_owned(), content: text.clone() }],
+    }
+}
