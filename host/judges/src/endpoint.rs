@@ -206,3 +206,192 @@ fn same(given: &str, key: &str) -> bool {
     let differ = given.bytes().zip(key.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
     given.len() == key.len() && differ == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender};
+    use std::time::Duration;
+
+    use allot_engine::episode::{Ended, Reply, Stopped};
+    use allot_engine::talk::{Event, Talk};
+    use allot_engine::{Replies, Said};
+
+    use super::*;
+
+    static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    struct Played {
+        endpoint: Endpoint,
+        sessions: Arc<Sessions>,
+        channel: (Sender<Event>, Receiver<Event>),
+    }
+
+    impl Played {
+        fn new() -> Self {
+            let sessions = Arc::<Sessions>::default();
+            let note = |words: &str| NOTES.lock().expect("no panic").push(words.to_owned());
+            let endpoint = Endpoint::open(Arc::clone(&sessions), note).expect("a port");
+            Self { endpoint, sessions, channel: Talk::channel() }
+        }
+
+        fn open(&self, name: &str, number: usize) {
+            self.sessions.open(name.to_owned(), vec![1, 2], Replies::of(&self.channel.0, number, 0));
+        }
+
+        /// The next reply, with its episode and index.
+        fn reply(&self) -> (usize, u32, Reply) {
+            match self.channel.1.recv_timeout(Duration::from_secs(20)) {
+                Ok(Event::Reply(number, index, reply)) => (number, index, reply),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// Sends a request from a thread of its own, which returns status and body.
+        fn ask(&self, head: &str, key: &str, body: &str) -> std::thread::JoinHandle<(u16, String)> {
+            let at = self.endpoint.url.trim_start_matches("http://").trim_end_matches("/v1").to_owned();
+            let length = body.len();
+            let request = format!(
+                "{head} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\
+                 Connection: close\r\n\r\n{body}"
+            );
+            std::thread::spawn(move || {
+                let mut stream = TcpStream::connect(at).expect("it listens");
+                // One that is refused early is not read to its end.
+                let _ = stream.write_all(request.as_bytes());
+                let mut said = String::new();
+                let _ = stream.read_to_string(&mut said);
+                let status = said.split(' ').nth(1).and_then(|status| status.parse().ok()).expect(&said);
+                (status, said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+            })
+        }
+
+        fn turn(&self, name: &str, tokens: &[u32], more: &Value) -> std::thread::JoinHandle<(u16, String)> {
+            let mut sampling = json!({ "session": name, "stop_token_ids": [3], "logprobs": 1 });
+            sampling
+                .as_object_mut()
+                .expect("it is one")
+                .extend(more.as_object().cloned().unwrap_or_default());
+            let body = json!({ "model": "policy", "token_ids": tokens, "sampling_params": sampling });
+            self.ask("POST /inference/v1/generate", &self.endpoint.key, &body.to_string())
+        }
+
+        fn said(&self, name: &str, number: usize, index: u32, tokens: &[u32], stop: Option<Stopped>) {
+            let log_probs = vec![-0.5; tokens.len()];
+            let said = Said { tokens, log_probs: &log_probs };
+            self.sessions.said(name, said, stop, &Replies::of(&self.channel.0, number, index));
+        }
+    }
+
+    fn refused(asked: std::thread::JoinHandle<(u16, String)>) -> (u16, String) {
+        let (status, said) = asked.join().expect("it answers");
+        let said: Value = serde_json::from_str(&said).expect(&said);
+        (status, said["error"]["message"].as_str().expect("a reason").to_owned())
+    }
+
+    #[test]
+    fn an_episode_is_asked_for_turn_by_turn() {
+        let played = Played::new();
+        played.open("a", 0);
+        let first = played.turn("a", &[1, 2, 7], &json!({}));
+        assert_eq!(played.reply(), (0, 0, Reply::Says(vec![7])));
+        played.said("a", 0, 1, &[8, 3], None);
+        let said: Value = serde_json::from_str(&first.join().expect("it answers").1).expect("JSON");
+        let choice = &said["choices"][0];
+        assert_eq!((&choice["token_ids"], &choice["finish_reason"]), (&json!([8, 3]), &json!("stop")));
+        let content =
+            json!([{ "token": "token_id:8", "logprob": -0.5 }, { "token": "token_id:3", "logprob": -0.5 }]);
+        assert_eq!(choice["logprobs"]["content"], content);
+
+        // The last one that a limit allows; what is asked after it is refused, without harm to the reward.
+        let second = played.turn("a", &[1, 2, 7, 8, 3, 9, 9], &json!({}));
+        assert_eq!(played.reply(), (0, 1, Reply::Says(vec![9, 9])));
+        played.said("a", 0, 2, &[5], Some(Stopped::MaxTokens));
+        assert!(second.join().expect("it answers").1.contains(r#""finish_reason":"length""#));
+        let over = refused(played.turn("a", &[1, 2, 7, 8, 3, 9, 9, 5], &json!({})));
+        assert_eq!(over, (400, OVER.to_owned()));
+        played.sessions.ended("a", Ended::rewarded(1.0, None));
+        assert_eq!(played.reply(), (0, 2, Reply::Ends(Ended::rewarded(1.0, None))));
+        let gone = refused(played.turn("a", &[1, 2], &json!({})));
+        assert_eq!(gone, (404, "it belongs to no episode that is open".to_owned()));
+
+        // A limit that is found only after the request.
+        played.open("b", 1);
+        let first = played.turn("b", &[1, 2], &json!({}));
+        assert_eq!(played.reply(), (1, 0, Reply::Says(Vec::new())));
+        played.said("b", 1, 1, &[], Some(Stopped::MaxReadTokens));
+        assert_eq!(refused(first), (400, OVER.to_owned()));
+        assert!(!NOTES.lock().expect("no panic").iter().any(|note| note.contains(OVER)));
+    }
+
+    #[test]
+    fn requests_without_the_key_are_refused_and_none_touches_another_episode() {
+        let played = Played::new();
+        played.open("a", 0);
+        let good = json!({ "token_ids": [1, 2], "sampling_params": { "session": "a" } }).to_string();
+        let post = "POST /inference/v1/generate";
+        for key in ["", "EMPTY", &played.endpoint.key[1..], &format!("{}0", played.endpoint.key)] {
+            let told = refused(played.ask(post, key, &good));
+            assert_eq!(told, (401, "it does not have the run's key".to_owned()), "{key}");
+        }
+        let key = played.endpoint.key.clone();
+        assert_eq!(played.ask("GET /v1/models", &key, "").join().expect("it answers").0, 200);
+        assert_eq!(refused(played.ask("POST /v1/chat/completions", &key, &good)).0, 404);
+        assert_eq!(refused(played.ask(post, &key, "{")).0, 400);
+        assert_eq!(refused(played.ask(post, &key, r#"{"token_ids":[-1],"sampling_params":{}}"#)).0, 400);
+        assert_eq!(refused(played.ask(post, &key, r#"{"token_ids":[1],"sampling_params":{}}"#)).0, 404);
+        assert_eq!(refused(played.turn("b", &[1, 2], &json!({}))).0, 404);
+
+        // None of that has reached the episode. One request at a time does.
+        let first = played.turn("a", &[1, 2], &json!({}));
+        assert_eq!(played.reply(), (0, 0, Reply::Says(Vec::new())));
+        let again = refused(played.turn("a", &[1, 2], &json!({})));
+        assert_eq!(again, (409, "its episode has a turn under way already".to_owned()));
+        played.said("a", 0, 1, &[4], None);
+        assert_eq!(first.join().expect("it answers").0, 200);
+        // A replayed request is one that rewrites what was said since.
+        let replayed = refused(played.turn("a", &[1, 2], &json!({})));
+        assert_eq!(replayed.0, 400);
+        let Reply::Ends(end) = played.reply().2 else { panic!("it goes on") };
+        let why = "a request of the environment is refused: its 2 tokens rewrite what was said: only the first 2 of 3 are \
+                   as they were";
+        assert_eq!((end.reward, end.trouble.as_deref()), (None, Some(why)));
+
+        played.open("c", 2);
+        let (status, why) = refused(played.turn("c", &[1, 2], &json!({ "temperature": 0.1 })));
+        assert_eq!((status, why.contains("its harness sets `temperature`")), (400, true));
+        assert!(matches!(played.reply(), (2, 0, Reply::Ends(Ended { reward: None, .. }))));
+        let notes = NOTES.lock().expect("no panic").join("\n");
+        assert!(
+            notes.contains("a request of an environment is refused: it does not have the run's key"),
+            "{notes}"
+        );
+    }
+
+    #[test]
+    fn an_end_that_comes_while_a_turn_is_sampled_waits_for_it() {
+        let played = Played::new();
+        played.open("a", 0);
+        let _lost = played.turn("a", &[1, 2, 7], &json!({}));
+        assert_eq!(played.reply(), (0, 0, Reply::Says(vec![7])));
+        played.sessions.ended("a", Ended::failed("its process has ended"));
+        assert!(played.channel.1.try_recv().is_err());
+        played.said("a", 0, 1, &[8], None);
+        assert_eq!(played.reply(), (0, 1, Reply::Ends(Ended::failed("its process has ended"))));
+        // Late: the environment has the move.
+        played.open("b", 1);
+        assert!(played.sessions.overdue(Duration::ZERO).is_empty(), "it has not been asked to begin");
+        played.sessions.begun("b");
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(played.sessions.overdue(Duration::from_millis(1)), ["b"]);
+        let late = Ended::failed("the environment did not reply within 0.001 s");
+        assert_eq!(played.reply(), (1, 0, Reply::Ends(late)));
+        assert!(!played.sessions.are_open());
+        // A body that is too long.
+        let long = format!("[{}]", "1,".repeat(LONGEST / 2 + 1));
+        let key = played.endpoint.key.clone();
+        assert_eq!(refused(played.ask("POST /inference/v1/generate", &key, &long)).0, 413);
+    }
+}

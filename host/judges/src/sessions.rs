@@ -114,15 +114,16 @@ impl Sessions {
 
     /// Ends an episode whose environment has made a request that none may make.
     pub fn refuse(&self, name: &str, why: String) -> Refusal {
-        let Some(mut session) = self.all().remove(name) else { return Refusal::Gone };
+        let mut all = self.all();
+        let Some(session) = all.get_mut(name) else { return Refusal::Gone };
         let end = Ended::failed(format!("a request of the environment is refused: {why}"));
-        match session.replies.take() {
-            Some(replies) => replies.send(Reply::Ends(end)),
+        if let Some(replies) = session.replies.take() {
+            all.remove(name);
+            drop(all);
+            replies.send(Reply::Ends(end));
+        } else {
             // The turn that is sampled is paid for; then it ends.
-            None => {
-                session.end = Some(end);
-                self.all().insert(name.to_owned(), session);
-            }
+            session.end.get_or_insert(end);
         }
         Refusal::Bad(why)
     }
@@ -171,7 +172,9 @@ impl Sessions {
         };
         let names: Vec<String> = self.all().iter().filter_map(late).collect();
         let why = format!("the environment did not reply within {} s", most.as_secs_f64());
-        names.iter().for_each(|name| self.ended(name, Ended::failed(&why)));
+        for name in &names {
+            self.ended(name, Ended::failed(&why));
+        }
         names
     }
 

@@ -88,6 +88,15 @@ pub(crate) struct Greeting {
     pub tools: Value,
 }
 
+/// What a process said when it was checked.
+pub(crate) struct Checked {
+    pub identity: Identity,
+    /// What it offers, in the script's own form.
+    pub tools: Value,
+    /// Its answers to what it was asked.
+    pub answers: Vec<Map<String, Value>>,
+}
+
 impl Sidecar {
     /// Returns a sidecar that has not started.
     pub fn new(command: Arc<SidecarCommand>) -> Result<Self> {
@@ -114,13 +123,8 @@ impl SidecarCommand {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process, asks it these requests one after the other, and ends it. Returns its identity, its greeting
-    /// and its answers. Must not be called from async code.
-    pub fn check(
-        &self,
-        hint: &str,
-        asked: &[Value],
-    ) -> Result<(Identity, Greeting, Vec<Map<String, Value>>)> {
+    /// Starts a process, asks it these requests one after the other, and ends it. Must not be called from async code.
+    pub fn check(&self, hint: &str, asked: &[Value]) -> Result<Checked> {
         let started = runtime()?.block_on(async {
             let (mut running, greeting) = self.start().await?;
             let mut answers = Vec::new();
@@ -138,7 +142,7 @@ impl SidecarCommand {
                 .hint(hint.replace("{python}", command))
                 .hints(slow)
         })?;
-        Ok((self.identity(&greeting)?, greeting, answers))
+        Ok(Checked { identity: self.identity(&greeting)?, tools: greeting.tools, answers })
     }
 
     fn identity(&self, greeting: &Greeting) -> Result<Identity> {

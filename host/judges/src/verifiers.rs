@@ -90,7 +90,7 @@ impl Verifiers {
         }
         self.names[number].clone_from(&name);
         let problems = Arc::clone(&self.problems);
-        let mut fields = self.task_sets.task(&problems[prompt.0 as usize])?;
+        let mut fields = task_sets::asked(&problems[prompt.0 as usize])?;
         let (tokens, most) = (self.prompts[prompt.0 as usize].clone(), self.settings.max_open);
         let running = self.running()?;
         fields.extend([

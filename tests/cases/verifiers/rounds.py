@@ -27,6 +27,8 @@ class RoundsEnvConfig(vf.EnvConfig):
 class RoundsEnv(vf.Env[RoundsEnvConfig]):
     async def run(self, task, agents):
         data, reward = task.data, 0.0
+        if data.then == "silent":
+            raise RuntimeError("it has nothing to ask")
         async with agents.player.interaction(task) as interaction:
             segment = await interaction.turn()
             while not segment.terminated:

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::identity::Identity;
-use crate::sidecar::SidecarCommand;
+use crate::sidecar::{Checked, SidecarCommand};
 
 /// The script that runs verifiers' environment server and a client of it.
 const SCRIPT: &str = include_str!("../verifiers.py");
@@ -35,7 +35,7 @@ pub struct TaskSets {
 /// A task set with its settings.
 #[derive(Debug)]
 struct Set {
-    task: String,
+    name: String,
     settings: Value,
     /// The tokens with which the prompts of all its tasks begin; none if they are those of the model's chat template.
     beginning: Option<Vec<u32>>,
@@ -44,7 +44,8 @@ struct Set {
 /// A task, as gold answers have it.
 #[derive(Deserialize)]
 struct Task {
-    task: String,
+    #[serde(rename = "task")]
+    name: String,
     settings: Value,
     data: Value,
 }
@@ -79,7 +80,7 @@ impl TaskSets {
         let mut probes: Vec<(Task, &Problem, Vec<Value>)> = Vec::new();
         for problem in problems {
             let task = task(problem)?;
-            match probes.iter_mut().find(|(one, ..)| one.task == task.task && one.settings == task.settings) {
+            match probes.iter_mut().find(|(one, ..)| one.name == task.name && one.settings == task.settings) {
                 Some((.., data)) if data.len() < PROBED => data.push(task.data),
                 Some(_) => {}
                 None => {
@@ -103,15 +104,15 @@ impl TaskSets {
             known: None,
             failure: Mutex::default(),
         };
-        let ask = |(task, _, data): &(Task, &Problem, Vec<Value>)| json!({ "do": "probe", "task": task.task, "settings": task.settings, "data": data });
+        let ask = |(task, _, data): &(Task, &Problem, Vec<Value>)| json!({ "do": "probe", "task": task.name, "settings": task.settings, "data": data });
         let asks: Vec<Value> = probes.iter().map(ask).collect();
-        let (identity, _, answers) = command.check(HINT, &asks)?;
+        let Checked { identity, answers, .. } = command.check(HINT, &asks)?;
         let mut sets = Vec::new();
         for ((task, problem, _), answer) in probes.into_iter().zip(answers) {
             let probed = Probed::deserialize(Value::Object(answer))
-                .map_err(|e| Error::new(format!("verifiers told badly of `{}`: {e}", task.task)))?;
-            let beginning = probed.beginning(&task.task, tokens, problem)?;
-            sets.push(Set { task: task.task, settings: task.settings, beginning });
+                .map_err(|e| Error::new(format!("verifiers told badly of `{}`: {e}", task.name)))?;
+            let beginning = probed.beginning(&task.name, tokens, problem)?;
+            sets.push(Set { name: task.name, settings: task.settings, beginning });
         }
         command.known = Some(identity.clone());
         Ok(Self { command: Arc::new(command), identity, sets })
@@ -129,21 +130,11 @@ impl TaskSets {
     /// A problem of no task set, or one that the chat template refuses.
     pub fn prompt(&self, tokens: &Tokens, problem: &Problem) -> Result<Vec<u32>> {
         let task = task(problem)?;
-        let set = self.sets.iter().find(|set| set.task == task.task && set.settings == task.settings);
+        let set = self.sets.iter().find(|set| set.name == task.name && set.settings == task.settings);
         match set.and_then(|set| set.beginning.clone()) {
             Some(beginning) => Ok(beginning),
             None => tokens.before_first(&messages(problem), &Value::Null),
         }
-    }
-
-    /// Returns a problem's task, as the script takes it.
-    pub(super) fn task(&self, problem: &Problem) -> Result<Map<String, Value>> {
-        let Task { task, settings, data } = task(problem)?;
-        Ok(Map::from_iter([
-            ("task".to_owned(), task.into()),
-            ("settings".to_owned(), settings),
-            ("data".to_owned(), data),
-        ]))
     }
 }
 
@@ -191,6 +182,14 @@ fn about(settings: &EnvironmentSettings, own: &VerifiersConfig, model: &Path, to
         "max_turns": settings.max_turns,
         "seed": own.seed,
     })
+}
+
+/// Returns a problem's task, as the script takes it.
+pub(super) fn asked(problem: &Problem) -> Result<Map<String, Value>> {
+    let Task { name, settings, data } = task(problem)?;
+    let fields =
+        [("task".to_owned(), name.into()), ("settings".to_owned(), settings), ("data".to_owned(), data)];
+    Ok(Map::from_iter(fields))
 }
 
 fn task(problem: &Problem) -> Result<Task> {
