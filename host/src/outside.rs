@@ -29,10 +29,11 @@ impl Outside {
     ///
     /// A process that does not start, or that can't play these problems with this model.
     pub fn check<'p>(
-        settings: &EnvironmentSettings,
+        settings: Option<&EnvironmentSettings>,
         model: (&Path, &Tokens),
         problems: impl Iterator<Item = &'p Problem>,
     ) -> Result<Option<Self>> {
+        let Some(settings) = settings else { return Ok(None) };
         if let Some(class) = &settings.class {
             let toolbox = Toolbox::check(settings, class, model.1)?;
             return Ok(Some(Self::Classes(Arc::new(toolbox))));

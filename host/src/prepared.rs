@@ -81,7 +81,7 @@ impl<'a> Prepared<'a> {
         // In parallel: with a real tokenizer and data set, each takes a tenth of a second.
         let (tokens, found) =
             rayon::join(|| Tokens::read(&path), || Found::load(&config, &description.columns));
-        let tokens = tokens?;
+        let (tokens, found) = (tokens?, found?);
         tokens.fits(shape.vocabulary)?;
 
         let stops = tokens.stops_and(&config.model.stop)?;
@@ -89,11 +89,7 @@ impl<'a> Prepared<'a> {
         if let Some(date) = config.model.date {
             tokens.set_date(date);
         }
-        let found = found?;
-        let outside = match &config.environment {
-            Some(environment) => Outside::check(environment, (&path, &tokens), found.each())?,
-            None => None,
-        };
+        let outside = Outside::check(config.environment.as_ref(), (&path, &tokens), found.each())?;
         let asking = Asking { tokens: &tokens, outside: outside.as_ref() };
         let mut problems = Problems::of(found, &config, asking, longest)?;
         // A run that is resumed or repeated uses the same date.

@@ -210,7 +210,7 @@ def make(out):
             digest = hashlib.sha256((json.dumps(question) + known).encode()).hexdigest()
             answer = {**gold, "index": index, "sha256": digest[:16]}
             if request.get("episodes"):
-                answer["data"] = columns["metadata"]
+                answer["data"] = one.tasks[index].data.model_dump(mode="json")
             row = json.dumps({**columns, "question": question, "answer": answer}, default=plain, skipkeys=True)
             print(json.dumps({"task": number, "row": row}), file=out)
     out.flush()

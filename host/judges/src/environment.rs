@@ -65,11 +65,7 @@ pub fn make(
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     if let Some(mut stdin) = stdin {
         // A process that exits at once prints the reason.
-        let mut request = config.request();
-        if episodes {
-            request["episodes"] = true.into();
-        }
-        let _ = stdin.write_all(request.to_string().as_bytes());
+        let _ = stdin.write_all(config.request(episodes).to_string().as_bytes());
     }
     let listener = std::thread::spawn(move || {
         let lines = stderr.map(|stderr| BufReader::new(stderr).split(b'\n'));
@@ -80,14 +76,7 @@ pub fn make(
             .filter(|line| !line.trim_ascii().is_empty())
             .last()
     });
-    let mut files = Vec::new();
-    for (i, task) in config.tasks.iter().enumerate() {
-        let stem: String = task.name().chars().map(|c| if "/\\:".contains(c) { '_' } else { c }).collect();
-        let inside = folder.join(i.to_string());
-        let path = inside.join(format!("{stem}.jsonl"));
-        let file = std::fs::create_dir(&inside).and_then(|()| File::create(&path));
-        files.push((BufWriter::new(file.map_err(|e| Error::file("write", &path, &e))?), path));
-    }
+    let mut files = files(config, folder)?;
     for line in stdout.map(|stdout| BufReader::new(stdout).lines()).into_iter().flatten() {
         let line = line.map_err(|e| failed(e.to_string()))?;
         let garbage = || failed(format!("it printed `{}`", words(line.as_bytes())));
@@ -105,6 +94,19 @@ pub fn make(
         Err(e) => Err(Error::file("write", &path, &e)),
     };
     files.into_iter().map(close).collect()
+}
+
+/// Opens one file for each task, in a folder of its own.
+fn files(config: &EnvironmentConfig, folder: &Path) -> Result<Vec<(BufWriter<File>, PathBuf)>> {
+    let mut files = Vec::new();
+    for (i, task) in config.tasks.iter().enumerate() {
+        let stem: String = task.name().chars().map(|c| if "/\\:".contains(c) { '_' } else { c }).collect();
+        let inside = folder.join(i.to_string());
+        let path = inside.join(format!("{stem}.jsonl"));
+        let file = std::fs::create_dir(&inside).and_then(|()| File::create(&path));
+        files.push((BufWriter::new(file.map_err(|e| Error::file("write", &path, &e))?), path));
+    }
+    Ok(files)
 }
 
 /// Returns the names of the packages that grade answers to these problems.

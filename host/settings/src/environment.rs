@@ -180,6 +180,21 @@ impl EnvironmentSettings {
         given.into_iter().find_map(|(key, given)| given.then_some(key))
     }
 
+    /// Refuses task sets without their environment, and what only classes have with them.
+    fn check_verifiers(&self, name: &str) -> Result<(), Error> {
+        let (own, is_own) = (self.environment.name(), self.environment == AnyEnvironment::Verifiers);
+        if self.verifiers.is_some() && !is_own {
+            let what =
+                format!("`{name}` has a section [environment.verifiers], but its environment is `{own}`");
+            return Err(Error::new(what).hint(r#"set `use = "verifiers"`, or leave it out"#));
+        }
+        let Some(key) = self.countless().filter(|_| is_own) else { return Ok(()) };
+        let what = format!("`{name}` has `environment.{key}`, which `{own}` does not have");
+        let hint =
+            "leave it out; `max_turns` bounds rounds of calls, and one process runs many episodes at a time";
+        Err(Error::new(what).hint(hint))
+    }
+
     /// Checks what the types do not. `name` is the config's.
     ///
     /// # Errors
@@ -217,18 +232,7 @@ impl EnvironmentSettings {
             let what = format!("has a section [environment.process], but `{own}` has no processes");
             return refused(what, "leave it out");
         }
-        if self.verifiers.is_some() && self.environment != AnyEnvironment::Verifiers {
-            let what = format!("has a section [environment.verifiers], but its environment is `{own}`");
-            return refused(what, r#"set `use = "verifiers"`, or leave it out"#);
-        }
-        let verifiers = self.environment == AnyEnvironment::Verifiers;
-        if let Some(key) = self.countless().filter(|_| verifiers) {
-            let what = format!("has `environment.{key}`, which `verifiers` does not have");
-            return refused(
-                what,
-                "leave it out; `max_turns` bounds rounds of calls, and one process runs all episodes",
-            );
-        }
+        self.check_verifiers(name)?;
         let of_class = [("max_tool_calls", self.max_tool_calls), ("max_open", self.max_open)];
         let given = of_class.iter().find(|(_, given)| given.is_some());
         if let (Some((key, _)), true) = (given, self.environment.embedded().is_some()) {

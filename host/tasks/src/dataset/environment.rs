@@ -99,8 +99,8 @@ impl EnvironmentConfig {
             .then_some(("tag", "task sets of verifiers parse answers themselves"))
     }
 
-    /// Returns the request to the package, as JSON.
-    pub fn request(&self) -> Value {
+    /// Returns the request to the package, as JSON: for problems, or for episodes.
+    pub fn request(&self, episodes: bool) -> Value {
         let task = |task: &EnvironmentTask| match task {
             EnvironmentTask::Name(name) => {
                 serde_json::json!({ "name": name, "settings": {}, "size": self.size })
@@ -111,6 +111,7 @@ impl EnvironmentConfig {
         };
         serde_json::json!({
             "environment": self.package.name(),
+            "episodes": episodes,
             "tasks": self.tasks.iter().map(task).collect::<Vec<_>>(),
             "seed": self.seed,
             "tag": self.tag,
