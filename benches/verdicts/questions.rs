@@ -161,7 +161,7 @@ pub fn environment() -> Batch {
     let tasks = ["chain_sum", "gcd", "prime_factorization", "countdown", "word_sorting"];
     let config = json!({ "use": "reasoning-gym", "tasks": tasks, "size": 100, "seed": 1, "tag": "answer" });
     let config: EnvironmentConfig = serde_json::from_value(config).unwrap();
-    let files = make(&config, &[python()], folder.path()).unwrap();
+    let files = make(&config, false, &[python()], folder.path()).unwrap();
     let rows: Vec<Value> = files.iter().flat_map(|file| read(file)).collect();
     let answer = |row: &Value| format!("<answer>{}</answer>", word(row, "oracle"));
     let pairs = rows.iter().zip(rows.iter().cycle().skip(1));
