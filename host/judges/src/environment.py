@@ -11,6 +11,7 @@ import importlib.metadata as packages
 import inspect
 import itertools
 import json
+import os
 import platform
 import sys
 
@@ -191,8 +192,8 @@ def plain(value):
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def make(out):
-    request = json.load(sys.stdin)
+def make(requests, out):
+    request = json.load(requests)
     environment, tag = request["environment"], request.get("tag")
     stamp = f"{environment} {version(environment)}"
     for number, task in enumerate(request["tasks"]):
@@ -221,11 +222,11 @@ def part(name):
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "_" for c in name)[:64]
 
 
-def judge(out, environments):
+def judge(requests, out, environments):
     name = ", ".join(f"{environment} {version(environment)}" for environment in environments)
     hello = {"name": name, "version": f"Python {platform.python_version()}"}
     print(json.dumps(hello), file=out, flush=True)
-    for line in sys.stdin:
+    for line in requests:
         asked = json.loads(line)
         said = {"id": asked["id"]}
         try:
@@ -241,10 +242,13 @@ def judge(out, environments):
 
 
 def main():
-    # What a task prints is no answer.
-    out, sys.stdout = sys.stdout, sys.stderr
+    # What a task prints is no answer, and what it reads is no request, in its own processes, too.
+    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), encoding="utf-8")
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout = sys.stderr
     verb, *environments = sys.argv[1:]
-    make(out) if verb == "make" else judge(out, environments)
+    make(requests, out) if verb == "make" else judge(requests, out, environments)
 
 
 main()

@@ -173,12 +173,15 @@ def verdict(names, told):
 
 def main():
     path, messages, *names = sys.argv[1:]
-    # What a function prints is no answer.
-    out, sys.stdout = sys.stdout, sys.stderr
+    # What a function prints is no answer, and what it reads is no request, in its own processes, too.
+    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), encoding="utf-8")
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout = sys.stderr
     functions = load(path, names)
     hello = {"name": ", ".join(names), "version": f"Python {platform.python_version()}"}
     print(json.dumps(hello), file=out, flush=True)
-    for line in sys.stdin:
+    for line in requests:
         asked = json.loads(line)
         said = {"id": asked["id"]}
         try:

@@ -205,15 +205,21 @@ class Server:
         from verifiers.v1.configs.client import TrainClientConfig
         from verifiers.v1.types import SamplingConfig
 
-        done = asyncio.ensure_future(
-            self.client.run(
+        return await self.served(self.client.run(
             task_data=data, client=TrainClientConfig(**client), model=model, sampling=SamplingConfig(**sampling)))
-        await asyncio.wait([done, self.serving], return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            done.cancel()
-            await self.serving
-            raise RuntimeError("its environment server has ended")
-        return await done
+
+    async def served(self, asked):
+        """What the server replies, unless it ends first."""
+        reply = asyncio.ensure_future(asked)
+        try:
+            await asyncio.wait([reply, self.serving], return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                await self.serving
+                raise RuntimeError("its environment server has ended")
+            return await reply
+        finally:
+            # If this episode is cancelled, the server is told.
+            reply.cancel()
 
 
 def verdict(episode):
@@ -237,18 +243,22 @@ def part(name):
 
 
 class Sidecar:
-    def __init__(self, about, out):
-        self.about, self.out = about, out
-        self.folder = tempfile.TemporaryDirectory()
+    def __init__(self, about, requests, out):
+        self.about, self.requests, self.out = about, requests, out
         self.servers, self.episodes = {}, {}
 
-    def server(self, asked):
+    async def server(self, asked):
         key = json.dumps([asked["task"], asked["settings"]], sort_keys=True)
         if key not in self.servers:
-            folder = os.path.join(self.folder.name, str(len(self.servers)))
-            os.mkdir(folder)
-            self.servers[key] = Server(asked, self.about, folder)
-        return self.servers[key]
+            self.servers[key] = asyncio.ensure_future(self.started(asked))
+        return await asyncio.shield(self.servers[key])
+
+    async def started(self, asked):
+        with tempfile.TemporaryDirectory() as folder:
+            server = Server(asked, self.about, folder)
+            # Once they are connected, nothing needs the socket's name any more.
+            await server.served(server.client.wait_for_server_startup(interval=0.1))
+        return server
 
     def model(self, url, key):
         os.environ["ALLOT_KEY"] = key
@@ -272,7 +282,7 @@ class Sidecar:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         port = site._server.sockets[0].getsockname()[1]
-        server, first = self.server(asked), []
+        server, first = await self.server(asked), []
         for data in asked["data"]:
             server.check(data)
             taken.clear()
@@ -295,14 +305,15 @@ class Sidecar:
             where[last] = asked["seed"]
         # Nothing else of sampling: the run draws tokens as it is configured.
         sampling = {"session": asked["session"]}
-        episode = await self.server(asked).run(data, self.model(asked["url"], asked["key"]), POLICY, sampling)
+        server = await self.server(asked)
+        episode = await server.run(data, self.model(asked["url"], asked["key"]), POLICY, sampling)
         return verdict(episode)
 
     async def answer(self, asked):
         said = {"id": asked["id"]}
         try:
             if asked["do"] == "cancel":
-                if episode := self.episodes.get(asked["slot"]):
+                if episode := self.episodes.get(asked["session"]):
                     episode.cancel()
             else:
                 said |= await getattr(self, asked["do"])(asked)
@@ -315,24 +326,22 @@ class Sidecar:
     async def serve(self, about):
         print(json.dumps(about), file=self.out, flush=True)
         lines = asyncio.StreamReader(limit=1 << 30)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), self.requests)
         while line := await lines.readline():
             asked = json.loads(line)
             task = asyncio.ensure_future(self.answer(asked))
             if asked["do"] == "begin":
-                self.episodes[asked["slot"]] = task
-                task.add_done_callback(lambda task, slot=asked["slot"]: self.ended(slot, task))
+                self.episodes[asked["session"]] = task
+                task.add_done_callback(lambda _, session=asked["session"]: self.episodes.pop(session, None))
         os._exit(0)
-
-    def ended(self, slot, task):
-        if self.episodes.get(slot) is task:
-            del self.episodes[slot]
 
 
 def main():
-    # What a task prints is no answer, and what its processes read is no request.
-    out = os.fdopen(os.dup(1), "w")
+    # What a task prints is no answer, and what it reads is no request, in its own processes, too.
+    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), "rb", buffering=0)
     os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdout = sys.stderr
     try:
         version = packages.version("verifiers")
     except packages.PackageNotFoundError:
@@ -352,7 +361,7 @@ def main():
         "name": "custom", "import_path": "allot_loop.Renderer"}
     about["harness"] = about["harness"] or {"id": "allot_loop"}
     name = f"verifiers {version}, renderers {packages.version('renderers')}"
-    asyncio.run(Sidecar(about, out).serve({"name": name, "version": f"Python {platform.python_version()}"}))
+    asyncio.run(Sidecar(about, requests, out).serve({"name": name, "version": f"Python {platform.python_version()}"}))
 
 
 main()
