@@ -93,7 +93,7 @@ impl Played {
         all["process"] = process;
         let settings: EnvironmentSettings = serde_json::from_value(all).unwrap();
         let tokens = Tokens::read(scratch.path()).unwrap();
-        let sets = TaskSets::check(&settings, (scratch.path(), &tokens), problems.iter())?;
+        let sets = TaskSets::check(&settings, (scratch.path(), &tokens), &[], problems.iter())?;
         let prompts: Vec<Vec<u32>> = problems.iter().map(|p| sets.prompt(&tokens, p).unwrap()).collect();
         let asked = (Arc::new(problems), prompts.clone());
         let environments = Verifiers::new(settings, Arc::new(sets), asked, |_| {});
@@ -207,6 +207,8 @@ fn tools_are_called_by_the_servers_own_protocol() {
     let said = played.after(0, &two);
     assert!(said.contains("\n2\n") && said.contains("error: unknown tool 'shelf_cost'"), "{said}");
     assert_eq!(played.ends(0, "5"), won(1.0));
+    assert!(played.begin(2, 2).contains("What do salt and salt cost together?"), "tasks that differ early");
+    assert_eq!(played.ends(2, "2"), won(1.0));
     // One malformed call makes a turn plain text, which ends the episode.
     played.begin(1, 1);
     assert_eq!(played.ends(1, "<tool_call>\n{\"name\": \"shelf_price\"\n</tool_call>"), won(0.0));

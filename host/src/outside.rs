@@ -31,6 +31,7 @@ impl Outside {
     pub fn check<'p>(
         settings: Option<&EnvironmentSettings>,
         model: (&Path, &Tokens),
+        stop: &[String],
         problems: impl Iterator<Item = &'p Problem>,
     ) -> Result<Option<Self>> {
         let Some(settings) = settings else { return Ok(None) };
@@ -41,7 +42,7 @@ impl Outside {
         if settings.environment != AnyEnvironment::Verifiers {
             return Ok(None);
         }
-        let sets = TaskSets::check(settings, model, problems)?;
+        let sets = TaskSets::check(settings, model, stop, problems)?;
         Ok(Some(Self::Verifiers(Arc::new(sets))))
     }
 

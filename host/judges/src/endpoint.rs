@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use allot_base::{Error, Result};
 use allot_remote::runtime;
@@ -27,6 +28,8 @@ use crate::sessions::{Refusal, Sessions, Turn};
 
 /// The longest body that is read, in bytes.
 const LONGEST: usize = 64 << 20;
+/// The most refusals that are told.
+const NOTES: u32 = 20;
 /// What clients take for the end of the context, which ends an episode by a limit.
 const OVER: &str = "the episode has reached a limit of the run (maximum context length)";
 /// What a renderer adds to each request, beside the session.
@@ -47,6 +50,8 @@ struct Door {
     key: String,
     sessions: Arc<Sessions>,
     note: fn(&str),
+    /// Number of refusals that were told.
+    told: AtomicU32,
 }
 
 /// A request for a turn.
@@ -64,7 +69,7 @@ impl Endpoint {
     /// No port is free, or no random numbers are there for the key.
     pub fn open(sessions: Arc<Sessions>, note: fn(&str)) -> Result<Self> {
         let key = secret()?;
-        let door = Arc::new(Door { key: key.clone(), sessions, note });
+        let door = Arc::new(Door { key: key.clone(), sessions, note, told: AtomicU32::new(0) });
         let closed = |e: std::io::Error| {
             Error::new(format!("could not open a port on the loopback interface for environments: {e}"))
         };
@@ -123,7 +128,8 @@ impl Door {
         match self.answered(request).await {
             Ok(said) => response(StatusCode::OK, &said),
             Err((status, why)) => {
-                if why != OVER {
+                // A flood of requests is none of notes.
+                if why != OVER && self.told.fetch_add(1, Ordering::Relaxed) < NOTES {
                     (self.note)(&format!("a request of an environment is refused: {why}"));
                 }
                 response(status, &json!({ "error": { "message": why, "code": status.as_u16() } }))
@@ -221,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     struct Played {
         endpoint: Endpoint,
@@ -231,8 +237,8 @@ mod tests {
 
     impl Played {
         fn new() -> Self {
-            let sessions = Arc::<Sessions>::default();
-            let note = |words: &str| NOTES.lock().expect("no panic").push(words.to_owned());
+            let sessions = Arc::new(Sessions::new(40));
+            let note = |words: &str| TOLD.lock().expect("no panic").push(words.to_owned());
             let endpoint = Endpoint::open(Arc::clone(&sessions), note).expect("a port");
             Self { endpoint, sessions, channel: Talk::channel() }
         }
@@ -323,7 +329,7 @@ mod tests {
         assert_eq!(played.reply(), (1, 0, Reply::Says(Vec::new())));
         played.said("b", 1, 1, &[], Some(Stopped::MaxReadTokens));
         assert_eq!(refused(first), (400, OVER.to_owned()));
-        assert!(!NOTES.lock().expect("no panic").iter().any(|note| note.contains(OVER)));
+        assert!(!TOLD.lock().expect("no panic").iter().any(|note| note.contains(OVER)));
     }
 
     #[test]
@@ -363,7 +369,7 @@ mod tests {
         let (status, why) = refused(played.turn("c", &[1, 2], &json!({ "temperature": 0.1 })));
         assert_eq!((status, why.contains("its harness sets `temperature`")), (400, true));
         assert!(matches!(played.reply(), (2, 0, Reply::Ends(Ended { reward: None, .. }))));
-        let notes = NOTES.lock().expect("no panic").join("\n");
+        let notes = TOLD.lock().expect("no panic").join("\n");
         assert!(
             notes.contains("a request of an environment is refused: it does not have the run's key"),
             "{notes}"

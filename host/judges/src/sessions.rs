@@ -38,12 +38,19 @@ pub(crate) enum Refusal {
 type Owed = oneshot::Receiver<Result<Turn, Refusal>>;
 
 /// The episodes that are open, by their secret names.
-#[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<String, Session>>);
+pub(crate) struct Sessions {
+    all: Mutex<HashMap<String, Session>>,
+    /// Names of episodes that were ended although their environment may go on.
+    ended: Mutex<Vec<String>>,
+    /// The most tokens that an episode reads.
+    most: usize,
+}
 
 struct Session {
     /// All tokens so far.
     history: Vec<u32>,
+    /// Whether nothing has been asked yet.
+    is_new: bool,
     /// Where the environment's next reply goes; none while a turn is sampled.
     replies: Option<Replies>,
     /// The request that waits for a turn.
@@ -57,21 +64,27 @@ struct Session {
 }
 
 impl Sessions {
+    /// Returns no episodes, each of which will read at most so many tokens.
+    pub fn new(most: usize) -> Self {
+        Self { all: Mutex::default(), ended: Mutex::default(), most }
+    }
+
     fn all(&self) -> MutexGuard<'_, HashMap<String, Session>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens an episode that begins with a prompt.
     pub fn open(&self, name: String, prompt: Vec<u32>, replies: Replies) {
         let (waiting, since, end) = (None, None, None);
         let replies = Some(replies);
-        let session = Session { history: prompt, replies, waiting, since, is_over: false, end };
+        let session = Session { history: prompt, is_new: true, replies, waiting, since, is_over: false, end };
         self.all().insert(name, session);
     }
 
     /// Notes that an episode's environment has been asked to begin: from now on its time counts.
     pub fn begun(&self, name: &str) {
-        if let Some(session) = self.all().get_mut(name) {
+        // Its first request may have come before.
+        if let Some(session) = self.all().get_mut(name).filter(|session| session.is_new) {
             session.since = Some(Instant::now());
         }
     }
@@ -99,7 +112,13 @@ impl Sessions {
             );
             return Err(self.refuse(name, why));
         };
+        if session.is_new && read.len() > self.most {
+            drop(all);
+            let why = "it begins with more tokens than `max_read_tokens`".to_owned();
+            return Err(self.refuse(name, why));
+        }
         let read = read.to_vec();
+        session.is_new = false;
         let (owing, owed) = oneshot::channel();
         session.history = tokens;
         session.waiting = Some(owing);
@@ -120,6 +139,7 @@ impl Sessions {
         if let Some(replies) = session.replies.take() {
             all.remove(name);
             drop(all);
+            self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
             replies.send(Reply::Ends(end));
         } else {
             // The turn that is sampled is paid for; then it ends.
@@ -165,7 +185,8 @@ impl Sessions {
         replies.send(Reply::Ends(end));
     }
 
-    /// Ends the episodes whose environment has had the move for longer than `most`. Returns their names.
+    /// Ends the episodes whose environment has had the move for longer than `most`. Returns their names, and those of
+    /// refused ones: their environments may go on.
     pub fn overdue(&self, most: Duration) -> Vec<String> {
         let late = |(name, session): (&String, &Session)| {
             session.since.is_some_and(|since| since.elapsed() > most).then(|| name.clone())
@@ -175,7 +196,8 @@ impl Sessions {
         for name in &names {
             self.ended(name, Ended::failed(&why));
         }
-        names
+        let refused = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
+        [names, refused].concat()
     }
 
     /// Returns whether an episode is open.

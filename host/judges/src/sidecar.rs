@@ -90,9 +90,7 @@ pub(crate) struct Greeting {
 
 /// What a process said when it was checked.
 pub(crate) struct Checked {
-    pub identity: Identity,
-    /// What it offers, in the script's own form.
-    pub tools: Value,
+    pub greeting: Greeting,
     /// Its answers to what it was asked.
     pub answers: Vec<Map<String, Value>>,
 }
@@ -142,10 +140,11 @@ impl SidecarCommand {
                 .hint(hint.replace("{python}", command))
                 .hints(slow)
         })?;
-        Ok(Checked { identity: self.identity(&greeting)?, tools: greeting.tools, answers })
+        Ok(Checked { greeting, answers })
     }
 
-    fn identity(&self, greeting: &Greeting) -> Result<Identity> {
+    /// Returns the identity of a process that said this when it started.
+    pub fn identity(&self, greeting: &Greeting) -> Result<Identity> {
         // Prompts tell of the tools, also of those that imported files define.
         let words = self.words.iter().cloned().chain([greeting.tools.to_string()]).collect::<Vec<_>>();
         Identity::of(&words, greeting.hello.clone().unwrap_or_default())

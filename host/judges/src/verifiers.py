@@ -5,6 +5,7 @@ some tasks begin. `begin` plays an episode, whose model is at an address, and is
 and the client are verifiers' own, in one process, and speak by a socket in a folder that only this user can read."""
 
 import asyncio
+import datetime
 import importlib.machinery
 import importlib.metadata as packages
 import json
@@ -85,25 +86,40 @@ def plugin(base, harness_config, extras):
     return AllotHarness
 
 
-def called(text, form):
+def called(text, form, tools):
     """What a turn says beside its calls of tools, and the calls: none if one is malformed, as in TRL."""
     try:
         if form == "bare":
             call = json.loads(text)
-            return "", [(call["name"], call.get("parameters", call.get("arguments", {})), text)]
+            return "", [(named(call), call.get("parameters", call.get("arguments")) or {}, text)]
         blocks = re.findall(r"<tool_call>\s*(.*?)\s*</tool_call>", text, re.DOTALL)
+        if len(blocks) != text.count("<tool_call>"):
+            return text, []
         beside = re.sub(r"<tool_call>.*?</tool_call>", "", text, flags=re.DOTALL).strip()
         if form == "json":
             read = [json.loads(block) for block in blocks]
-            return beside, [(call["name"], call["arguments"], block) for call, block in zip(read, blocks)]
+            return beside, [(named(call), call.get("arguments") or {}, block) for call, block in zip(read, blocks)]
         calls = []
         for block in blocks:
             name, inside = re.fullmatch(r"<function=([^>]+)>(.*)</function>", block, re.DOTALL).groups()
             given = re.findall(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", inside, re.DOTALL)
-            calls.append((name, {key: value_of(value) for key, value in given}, block))
+            kinds = {key: kind.get("type") for key, kind in properties(tools, name).items()}
+            values = {key: value if kinds.get(key) == "string" else value_of(value) for key, value in given}
+            calls.append((name, values, block))
         return beside, calls
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return text, []
+
+
+def named(call):
+    if not isinstance(call["name"], str):
+        raise TypeError("a name is a text")
+    return call["name"]
+
+
+def properties(tools, name):
+    functions = [tool.get("function", tool) for tool in tools]
+    return next((one["parameters"].get("properties", {}) for one in functions if one["name"] == name), {})
 
 
 def value_of(text):
@@ -113,7 +129,7 @@ def value_of(text):
         return text
 
 
-def renderer(form):
+def renderer(about):
     """A renderer for any chat template, and for calls of tools in one of three forms. Unlike the default one of `renderers` it
     goes on after a turn of the model without reading that turn's tokens again: the template is rendered with a turn that
     stands for it."""
@@ -121,17 +137,38 @@ def renderer(form):
     from renderers.configs import DefaultRendererConfig
     from renderers.default import DefaultRenderer
 
+    form, given = about["calls"], {}
+    if about["date"]:
+        # As of the run, not of today.
+        given["strftime_now"] = datetime.date.fromisoformat(about["date"]).strftime
+
     class Renderer(DefaultRenderer):
         config_class = DefaultRendererConfig
         supports_tools = form is not None
+
+        def get_stop_token_ids(self):
+            return about["stops"]
+
+        def _apply(self, messages, *, tools=None, add_generation_prompt=False):
+            return self._tokenizer.encode(
+                self.text(messages, tools, add_generation_prompt), add_special_tokens=False)
+
+        def text(self, messages, tools, before_a_turn):
+            messages = [read_arguments(dict(message)) for message in messages]
+            return self._tokenizer.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=before_a_turn, **given)
 
         def parse_response(self, token_ids, *, tools=None, prompt_ids=None):
             # The default one encodes words of other templates, which not every tokenizer can.
             ends = self.get_stop_token_ids()
             text = self._tokenizer.decode([token for token in token_ids if token not in ends])
+            for stop in about["texts"]:
+                text = text.partition(stop)[0]
             thought, thinks, after = text.partition("</think>")
+            if not thinks and text.lstrip().startswith("<think>"):
+                return ParsedResponse(content="", reasoning_content=text, reasoning_complete=False)
             text = after if thinks else text
-            beside, calls = called(text, form) if form and tools else (text, [])
+            beside, calls = called(text, form, tools) if form and tools else (text, [])
             return ParsedResponse(
                 content=beside, reasoning_content=thought.replace("<think>", "", 1) if thinks else None,
                 tool_calls=[ParsedToolCall(raw=raw, name=name, arguments=given) for name, given, raw in calls])
@@ -144,14 +181,13 @@ def renderer(form):
             call = {"id": "call_0", "type": "function", "function": {"name": CALLED, "arguments": {}}}
             turn = {"content": "", "tool_calls": [call]} if results else {"content": SAID}
             before = [{"role": "user", "content": "?"}, {"role": "assistant", **turn}]
-            rendered = self._tokenizer.apply_chat_template(
-                [*before, *new], tools=tools, tokenize=False, add_generation_prompt=True)
+            rendered = self.text([*before, *new], tools, True)
             _, mark, after = rendered.partition(CALLED if results else SAID)
             found = min(((after.find(end), end) for end in ends if end in after), default=None)
             if not mark or results and found is None:
                 return None
             ids = [*prompt, *said]
-            if found is not None and (results or found[0] == 0):
+            if found is not None and (results or not after[:found[0]].strip()):
                 after = after[found[0] + len(found[1]):]
                 if said[-1] not in self.get_stop_token_ids():
                     ids.append(self._tokenizer.convert_tokens_to_ids(found[1]))
@@ -163,24 +199,43 @@ def renderer(form):
     return Renderer
 
 
+def read_arguments(message):
+    """A message whose calls have their arguments as objects, which templates go through."""
+    if message.get("tool_calls"):
+        calls = [{**call, "function": dict(call["function"])} for call in message["tool_calls"]]
+        for call in calls:
+            if isinstance(call["function"]["arguments"], str):
+                call["function"]["arguments"] = value_of(call["function"]["arguments"])
+        message["tool_calls"] = calls
+    return message
+
+
 class Server:
     """The environment server of a task set, and a client of it."""
 
     def __init__(self, asked, about, folder):
         from verifiers.v1.configs.agent import agent_config_fields
         from verifiers.v1.serve import EnvClient, EnvServer
-        from verifiers.v1.utils.loaders import env_config_type, resolve_env_config
+        from verifiers.v1.utils.loaders import default_harness_id, env_config_type, resolve_env_config
 
-        self.task = asked["task"]
+        self.task, self.seed = asked["task"], about["seed"]
         taskset = {"id": self.task, **asked["settings"]}
-        seats = agent_config_fields(env_config_type(self.task)())
+        try:
+            seats = agent_config_fields(env_config_type(self.task)())
+        except (ImportError, AttributeError, TypeError, ValueError) as e:
+            refuse(self.task, f"can't be loaded: {e}")
         config = dict(about["env"])
         for seat, declared in seats.items():
-            given = dict(config.get(seat, {}))
-            given.setdefault("runtime", {"type": "subprocess"})
-            if declared.harness is None:
+            given = config[seat] = dict(config.get(seat, {}))
+            if "runtime" not in declared.model_fields_set:
+                given.setdefault("runtime", {"type": "subprocess"})
+            if declared.harness is None and default_harness_id(self.task) == "bash":
                 given.setdefault("harness", about["harness"])
-            config[seat] = {"max_turns": about["max_turns"], **given}
+            if given.get("client") or declared.client:
+                # The name of an episode is no affair of another model's server.
+                given["sampling"] = {**given.get("sampling", {}), "session": None}
+            else:
+                given.setdefault("max_turns", min(declared.max_turns or about["max_turns"], about["max_turns"]))
         try:
             self.config = resolve_env_config({**config, "taskset": taskset})
         except (ImportError, AttributeError, TypeError, ValueError) as e:
@@ -188,6 +243,9 @@ class Server:
         ours = [seat for seat, agent in agent_config_fields(self.config).items() if agent.client is None]
         if len(ours) > 1:
             refuse(self.task, f"has several agents without a client of their own: {', '.join(ours)}; one can be trained")
+        if not ours:
+            refuse(self.task, "has a client for each of its agents: none is trained")
+        self.seat = ours[0]
         self.server = EnvServer(self.config, f"ipc://{folder}/socket")
         self.client = EnvClient(self.server.address)
         self.serving = asyncio.ensure_future(self.server.run())
@@ -200,6 +258,38 @@ class Server:
         for harness in harnesses:
             if harness.NEEDS_CONTAINER:
                 refuse(self.task, f"is played by the harness {harness.config.id}, which needs a container")
+
+    def seeded(self, data, seed):
+        """A task's data with the seed of its start, if they have a field for it."""
+        if not self.seed:
+            return data
+        *path, last = self.seed.split(".")
+        data = where = json.loads(json.dumps(data))
+        for step in path:
+            where = where.get(step) if isinstance(where, dict) else None
+        if not isinstance(where, dict) or not path and last not in self.server.data_cls.model_fields:
+            refuse(self.task, f"has no field {self.seed} in its tasks' data, for the seed")
+        where[last] = seed
+        return data
+
+    def verdict(self, episode):
+        """The rewards of the agent that was trained; its trace says how it stopped."""
+        if not episode.ok:
+            raise RuntimeError(troubles(episode) or "the episode failed without a reason")
+        own = [trace for trace in episode.traces if trace.agent.name == self.seat] or episode.traces
+        if len(own) != 1:
+            raise ValueError(f"the agent {self.seat} has played {len(own)} times in one episode; once can be trained on")
+        rewards = own[0].rewards
+        unscored = [name for name, reward in rewards.items() if reward is None]
+        if unscored or not rewards:
+            raise ValueError(f"no reward from {', '.join(unscored) or 'the task'}")
+        for name, reward in rewards.items():
+            if not math.isfinite(reward.value):
+                raise ValueError(f"the reward {name} is {reward.value}")
+        parts = {part(name): reward.value for name, reward in rewards.items()}
+        if len(parts) != len(rewards):
+            raise ValueError(f"two rewards have one name as parts: {', '.join(rewards)}")
+        return {"rewards": parts, "stop": own[0].stop_condition}
 
     async def run(self, data, client, model, sampling):
         from verifiers.v1.configs.client import TrainClientConfig
@@ -222,19 +312,9 @@ class Server:
             reply.cancel()
 
 
-def verdict(episode):
-    """The rewards of the agent that was trained; its trace says how it stopped."""
+def troubles(episode):
     errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
-    if not episode.ok:
-        raise RuntimeError("; ".join(f"{e.type}: {e.message}" for e in errors) or "the episode failed without a reason")
-    (trace,) = [trace for trace in episode.traces if trace.agent.trainable]
-    unscored = [name for name, reward in trace.rewards.items() if reward is None]
-    if unscored or not trace.rewards:
-        raise ValueError(f"no reward from {', '.join(unscored) or 'the task'}")
-    for name, reward in trace.rewards.items():
-        if not math.isfinite(reward.value):
-            raise ValueError(f"the reward {name} is {reward.value}")
-    return {"rewards": {part(name): reward.value for name, reward in trace.rewards.items()}, "stop": trace.stop_condition}
+    return "; ".join(f"{e.type}: {e.message}" for e in errors)
 
 
 def part(name):
@@ -249,7 +329,8 @@ class Sidecar:
 
     async def server(self, asked):
         key = json.dumps([asked["task"], asked["settings"]], sort_keys=True)
-        if key not in self.servers:
+        known = self.servers.get(key)
+        if known is None or known.done() and (known.exception() or known.result().serving.done()):
             self.servers[key] = asyncio.ensure_future(self.started(asked))
         return await asyncio.shield(self.servers[key])
 
@@ -261,8 +342,9 @@ class Sidecar:
         return server
 
     def model(self, url, key):
-        os.environ["ALLOT_KEY"] = key
-        return {"base_url": url, "api_key_var": "ALLOT_KEY", "renderer": self.about["renderer"],
+        # By its name, verifiers keeps it from programs that the model runs.
+        os.environ["ALLOT_API_KEY"] = key
+        return {"base_url": url, "api_key_var": "ALLOT_API_KEY", "renderer": self.about["renderer"],
                 "renderer_model_name": self.about["model"]}
 
     async def probe(self, asked):
@@ -283,31 +365,23 @@ class Sidecar:
         await site.start()
         port = site._server.sockets[0].getsockname()[1]
         server, first = await self.server(asked), []
-        for data in asked["data"]:
+        for seed, data in enumerate(asked["data"]):
             server.check(data)
             taken.clear()
-            episode = await server.run(data, self.model(f"http://127.0.0.1:{port}/v1", ""), POLICY, {})
+            episode = await server.run(server.seeded(data, seed), self.model(f"http://127.0.0.1:{port}/v1", ""), POLICY, {})
             if not taken:
-                errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
-                why = "; ".join(f"{e.type}: {e.message}" for e in errors)
-                refuse(asked["task"], f"asks its model nothing: {why or 'its episode ends at once'}")
+                refuse(asked["task"], f"asks its model nothing: {troubles(episode) or 'its episode ends at once'}")
             first.append(taken[0]["token_ids"])
         await runner.cleanup()
         return {"first": first, "stops": taken[0]["sampling_params"]["stop_token_ids"]}
 
     async def begin(self, asked):
-        data = asked["data"]
-        if self.about["seed"]:
-            *path, last = self.about["seed"].split(".")
-            where = data = json.loads(json.dumps(data))
-            for step in path:
-                where = where[step]
-            where[last] = asked["seed"]
         # Nothing else of sampling: the run draws tokens as it is configured.
         sampling = {"session": asked["session"]}
         server = await self.server(asked)
+        data = server.seeded(asked["data"], asked["seed"])
         episode = await server.run(data, self.model(asked["url"], asked["key"]), POLICY, sampling)
-        return verdict(episode)
+        return server.verdict(episode)
 
     async def answer(self, asked):
         said = {"id": asked["id"]}
@@ -324,6 +398,9 @@ class Sidecar:
         print(json.dumps(said), file=self.out, flush=True)
 
     async def serve(self, about):
+        # Before it counts as started: loading may take longer than a turn.
+        for asked in self.about["sets"]:
+            await self.server(asked)
         print(json.dumps(about), file=self.out, flush=True)
         lines = asyncio.StreamReader(limit=1 << 30)
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), self.requests)
@@ -346,6 +423,11 @@ def main():
         version = packages.version("verifiers")
     except packages.PackageNotFoundError:
         raise SystemExit(f"there is no package verifiers in {sys.executable}") from None
+    # Servers of tools are started in other folders, and the endpoint is behind no proxy.
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in [".", *paths])
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
     import contextlib
 
     import verifiers.v1 as vf
@@ -355,7 +437,7 @@ def main():
     module = types.ModuleType("allot_loop")
     module.__spec__ = importlib.machinery.ModuleSpec("allot_loop", None)
     module.__all__ = ["AllotHarness"]
-    module.AllotHarness, module.Renderer = plugin(vf.Harness, HarnessConfig, contextlib), renderer(about["calls"])
+    module.AllotHarness, module.Renderer = plugin(vf.Harness, HarnessConfig, contextlib), renderer(about)
     sys.modules["allot_loop"] = module
     about["renderer"] = about["renderer"] or {
         "name": "custom", "import_path": "allot_loop.Renderer"}

@@ -41,6 +41,8 @@ pub struct Verifiers {
     running: Option<Running>,
     /// The secret name of each episode, by number.
     names: Vec<String>,
+    /// Number of episodes so far: those of an earlier step may still end in their processes.
+    begun: usize,
 }
 
 /// The endpoint, and the processes whose environments call it.
@@ -60,7 +62,7 @@ impl Verifiers {
         (problems, prompts): (Arc<Vec<Problem>>, Vec<Vec<u32>>),
         note: fn(&str),
     ) -> Self {
-        Self { settings, task_sets, problems, prompts, note, running: None, names: Vec::new() }
+        Self { settings, task_sets, problems, prompts, note, running: None, names: Vec::new(), begun: 0 }
     }
 
     fn running(&mut self) -> Result<&Running> {
@@ -73,7 +75,8 @@ impl Verifiers {
 
     fn start(&self) -> Result<Running> {
         let process = self.settings.process.clone().unwrap_or_default();
-        let (sessions, gate) = (Arc::<Sessions>::default(), Arc::<Gate>::default());
+        let most = self.settings.max_read_tokens as usize;
+        let (sessions, gate) = (Arc::new(Sessions::new(most)), Arc::<Gate>::default());
         let endpoint = Endpoint::open(Arc::clone(&sessions), self.note)?;
         let start = |_| Sidecar::new(Arc::clone(&self.task_sets.command));
         let sidecars = (0..process.processes).map(start).collect::<Result<Vec<Sidecar>>>()?;
@@ -84,7 +87,9 @@ impl Verifiers {
 
     fn opened(&mut self, opening: Opening, replies: &Replies) -> Result<()> {
         let Opening { number, prompt, start } = opening;
-        let name = format!("{}-{number}", secret()?);
+        let (process, slot) = (number % self.settings.process.clone().unwrap_or_default().processes, self.begun);
+        self.begun += 1;
+        let name = format!("{}-{process}-{slot}", secret()?);
         if self.names.len() <= number {
             self.names.resize(number + 1, String::new());
         }
@@ -95,7 +100,6 @@ impl Verifiers {
         let running = self.running()?;
         fields.extend([
             ("do".to_owned(), "begin".into()),
-            ("slot".to_owned(), number.into()),
             ("session".to_owned(), name.clone().into()),
             ("seed".to_owned(), (start % SEEDS).into()),
             ("url".to_owned(), running.endpoint.url.clone().into()),
@@ -111,8 +115,8 @@ impl Verifiers {
         });
         let begun = Arc::clone(&running.sessions);
         let sent: Option<Box<dyn FnOnce() + Send>> = Some(Box::new(move || begun.begun(&name)));
-        let call = Call { slot: number, part: Part::Begin, fields: Value::Object(fields), sent, take };
-        let sidecar = running.sidecars[number % running.sidecars.len()].clone();
+        let call = Call { slot, part: Part::Begin, fields: Value::Object(fields), sent, take };
+        let sidecar = running.sidecars[process].clone();
         let most = most.map_or(usize::MAX, |most| most as usize);
         running.gate.enter(most, Box::new(move || sidecar.call(call)));
         Ok(())
@@ -132,14 +136,12 @@ async fn watch(most: Duration, sessions: Arc<Sessions>, sidecars: Vec<Sidecar>) 
     loop {
         tokio::time::sleep(LOOK).await;
         for name in sessions.overdue(most) {
-            let Some(number) = name.rsplit_once('-').and_then(|(_, number)| number.parse::<usize>().ok())
-            else {
-                continue;
-            };
-            let fields = json!({ "do": "cancel", "slot": number, "session": name });
+            let mut numbers = name.split('-').skip(1).map_while(|number| number.parse::<usize>().ok());
+            let (Some(process), Some(slot)) = (numbers.next(), numbers.next()) else { continue };
+            let fields = json!({ "do": "cancel", "session": name });
             // A process that does not answer this within the time limit is ended.
-            let call = Call { slot: number, part: Part::Turn, fields, sent: None, take: Box::new(|_| {}) };
-            sidecars[number % sidecars.len()].call(call);
+            let call = Call { slot, part: Part::Turn, fields, sent: None, take: Box::new(|_| {}) };
+            sidecars[process].call(call);
         }
     }
 }

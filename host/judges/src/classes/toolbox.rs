@@ -69,7 +69,7 @@ impl Toolbox {
         // A template that refuses results would fail in each episode.
         tokens.results(&[("probe".to_owned(), "1".to_owned())], None)?;
         let checked = command.check(&HINT.replace("FILE", &file), &[])?;
-        let tools: Vec<(Option<String>, Value)> = serde_json::from_value(checked.tools).map_err(|e| {
+        let tools: Vec<(Option<String>, Value)> = serde_json::from_value(checked.greeting.tools.clone()).map_err(|e| {
             Error::new(format!("the environment `{}` told its tools badly: {e}", command.name))
         })?;
         // A config that names the form of calls may describe the tools in its prompts itself.
@@ -81,7 +81,7 @@ impl Toolbox {
                     .hint("use a model whose template has `tools`"));
             }
         }
-        let identity = checked.identity;
+        let identity = command.identity(&checked.greeting)?;
         command.known = Some(identity.clone());
         Ok(Self { command: Arc::new(command), identity, format, tools })
     }

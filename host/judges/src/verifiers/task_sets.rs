@@ -21,7 +21,7 @@ const HINT: &str = "it needs verifiers 0.4.0, as in `pip install verifiers==0.4.
 /// The most time of an episode: its turns have their own.
 const LONGEST: Duration = Duration::from_secs(1_000_000);
 /// Number of tasks of a set that are begun to see what their prompts have in common.
-const PROBED: usize = 2;
+const PROBED: usize = 8;
 
 /// The task sets of a run.
 #[derive(Debug)]
@@ -72,29 +72,37 @@ impl TaskSets {
     pub fn check<'p>(
         settings: &EnvironmentSettings,
         (model, tokens): (&Path, &Tokens),
+        stop: &[String],
         problems: impl Iterator<Item = &'p Problem>,
     ) -> Result<Self> {
         let process = settings.process.clone().unwrap_or_default();
         let own = settings.verifiers.clone().unwrap_or_default();
-        let about = about(settings, &own, model, tokens);
         let mut probes: Vec<(Task, &Problem, Vec<Value>)> = Vec::new();
         for problem in problems {
             let task = task(problem)?;
             match probes.iter_mut().find(|(one, ..)| one.name == task.name && one.settings == task.settings) {
-                Some((.., data)) if data.len() < PROBED => data.push(task.data),
-                Some(_) => {}
+                Some((.., data)) => data.push(task.data),
                 None => {
                     let data = vec![task.data.clone()];
                     probes.push((task, problem, data));
                 }
             }
         }
-        let script = ["-c".to_owned(), SCRIPT.to_owned(), about.to_string()];
+        for (_, problem, data) in &mut probes {
+            *data = spread(data);
+            // A template that has the day takes it from the run from now on.
+            let _ = tokens.before_first(&messages(problem), &Value::Null);
+        }
+        let mut about = about(settings, &own, (model, tokens), stop);
+        let command = |about: &Value| -> Vec<String> {
+            let script = ["-c".to_owned(), SCRIPT.to_owned(), about.to_string()];
+            process.command.iter().cloned().chain(script).collect()
+        };
         // Not the model's folder: a run may be resumed from another place.
-        let mut known = about;
+        let mut known = about.clone();
         known["model"] = Value::Null;
-        let mut command = SidecarCommand {
-            command: process.command.into_iter().chain(script).collect(),
+        let mut sidecar = SidecarCommand {
+            command: command(&about),
             name: "verifiers".to_owned(),
             threads: usize::MAX,
             limit: Duration::from_secs_f64(process.seconds),
@@ -106,7 +114,7 @@ impl TaskSets {
         };
         let ask = |(task, _, data): &(Task, &Problem, Vec<Value>)| json!({ "do": "probe", "task": task.name, "settings": task.settings, "data": data });
         let asks: Vec<Value> = probes.iter().map(ask).collect();
-        let Checked { identity, answers, .. } = command.check(HINT, &asks)?;
+        let Checked { greeting, answers } = sidecar.check(HINT, &asks)?;
         let mut sets = Vec::new();
         for ((task, problem, _), answer) in probes.into_iter().zip(answers) {
             let probed = Probed::deserialize(Value::Object(answer))
@@ -114,8 +122,14 @@ impl TaskSets {
             let beginning = probed.beginning(&task.name, tokens, problem)?;
             sets.push(Set { name: task.name, settings: task.settings, beginning });
         }
-        command.known = Some(identity.clone());
-        Ok(Self { command: Arc::new(command), identity, sets })
+        // In a run, a process has loaded its sets before it counts as started.
+        about["sets"] = sets.iter().map(|set| json!({ "task": set.name, "settings": set.settings })).collect();
+        sidecar.command = command(&about);
+        // Also of how prompts begin: tools are told of there.
+        sidecar.words.push(json!(sets.iter().map(|set| &set.beginning).collect::<Vec<_>>()).to_string());
+        let identity = sidecar.identity(&greeting)?;
+        sidecar.known = Some(identity.clone());
+        Ok(Self { command: Arc::new(sidecar), identity, sets })
     }
 
     /// Returns how this differs from a run's environment as its record has it, as a clause of a sentence.
@@ -161,6 +175,9 @@ impl Probed {
         let common = self.first.iter().skip(1).fold(first.len(), |most, other| {
             first.iter().zip(other).take_while(|(a, b)| a == b).count().min(most)
         });
+        // Up to the end of a message: within one, other tasks may differ earlier.
+        let ends = first[..common].iter().rposition(|token| tokens.stops().contains(token));
+        let common = ends.map_or(common.min(1), |end| end + 1);
         if common == 0 {
             return Err(Error::new(format!("prompts of `{task}` have no first token in common"))
                 .hint("use one task set at a time for each kind of prompt"));
@@ -170,7 +187,12 @@ impl Probed {
 }
 
 /// Returns what the script is told when it starts.
-fn about(settings: &EnvironmentSettings, own: &VerifiersConfig, model: &Path, tokens: &Tokens) -> Value {
+fn about(
+    settings: &EnvironmentSettings,
+    own: &VerifiersConfig,
+    (model, tokens): (&Path, &Tokens),
+    stop: &[String],
+) -> Value {
     // A model without tools is found by the first task that has some.
     let calls: Option<CallFormat> = own.calls.or_else(|| tokens.call_format().ok());
     json!({
@@ -181,6 +203,10 @@ fn about(settings: &EnvironmentSettings, own: &VerifiersConfig, model: &Path, to
         "calls": calls,
         "max_turns": settings.max_turns,
         "seed": own.seed,
+        "stops": tokens.stops(),
+        "texts": stop,
+        "date": tokens.date(),
+        "sets": [],
     })
 }
 
@@ -190,6 +216,13 @@ pub(super) fn asked(problem: &Problem) -> Result<Map<String, Value>> {
     let fields =
         [("task".to_owned(), name.into()), ("settings".to_owned(), settings), ("data".to_owned(), data)];
     Ok(Map::from_iter(fields))
+}
+
+/// Returns at most [`PROBED`] of these, evenly spaced, the first and the last among them. One alone is there twice: with
+/// another seed it may begin otherwise.
+fn spread(all: &[Value]) -> Vec<Value> {
+    let most = all.len().clamp(2, PROBED);
+    (0..most).map(|i| all[i * (all.len() - 1) / (most - 1).max(1)].clone()).collect()
 }
 
 fn task(problem: &Problem) -> Result<Task> {
