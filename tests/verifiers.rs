@@ -319,7 +319,8 @@ fn an_environment_of_openenv_is_played() {
     let mut port = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut port).unwrap();
     let task = json!({ "name": "openenv", "base_url": format!("http://127.0.0.1:{}", port.trim()) });
-    let played = Played::new(&python, &task, json!({ "verifiers": { "seed": "reset.seed" } }));
+    let more = json!({ "verifiers": { "seed": "reset.seed" }, "max_read_tokens": 1000 });
+    let played = Played::new(&python, &task, more);
     let mut played = played.unwrap();
     played.opened(0, 0, 3);
     let said = played.says(0);

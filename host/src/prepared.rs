@@ -89,7 +89,8 @@ impl<'a> Prepared<'a> {
         if let Some(date) = config.model.date {
             tokens.set_date(date);
         }
-        let outside = Outside::check(config.environment.as_ref(), (&path, &tokens), &config.model.stop, found.each())?;
+        let outside =
+            Outside::check(config.environment.as_ref(), (&path, &tokens), &config.model.stop, found.each())?;
         let asking = Asking { tokens: &tokens, outside: outside.as_ref() };
         let mut problems = Problems::of(found, &config, asking, longest)?;
         // A run that is resumed or repeated uses the same date.

@@ -81,7 +81,8 @@ impl Found {
         wanted.retain(|name| name != LENGTH);
         let (mut train, mut held_out, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         // An environment may make other tasks of equal prompts, by the other columns of their rows.
-        let by_row = config.environment.as_ref().is_some_and(|played| played.environment.embedded().is_none());
+        let by_row =
+            config.environment.as_ref().is_some_and(|played| played.environment.embedded().is_none());
         for task in &config.tasks {
             let told = |e: TaskError| Error::told(e.to_string(), e.hint());
             let drawn = with_columns(task, Split::Train, &wanted).map_err(told)?;

@@ -428,6 +428,7 @@ def main():
     os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in [".", *paths])
     for name in ("NO_PROXY", "no_proxy"):
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     import contextlib
 
     import verifiers.v1 as vf

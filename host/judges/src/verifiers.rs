@@ -87,7 +87,8 @@ impl Verifiers {
 
     fn opened(&mut self, opening: Opening, replies: &Replies) -> Result<()> {
         let Opening { number, prompt, start } = opening;
-        let (process, slot) = (number % self.settings.process.clone().unwrap_or_default().processes, self.begun);
+        let (process, slot) =
+            (number % self.settings.process.clone().unwrap_or_default().processes, self.begun);
         self.begun += 1;
         let name = format!("{}-{process}-{slot}", secret()?);
         if self.names.len() <= number {

@@ -69,9 +69,10 @@ impl Toolbox {
         // A template that refuses results would fail in each episode.
         tokens.results(&[("probe".to_owned(), "1".to_owned())], None)?;
         let checked = command.check(&HINT.replace("FILE", &file), &[])?;
-        let tools: Vec<(Option<String>, Value)> = serde_json::from_value(checked.greeting.tools.clone()).map_err(|e| {
-            Error::new(format!("the environment `{}` told its tools badly: {e}", command.name))
-        })?;
+        let tools: Vec<(Option<String>, Value)> = serde_json::from_value(checked.greeting.tools.clone())
+            .map_err(|e| {
+                Error::new(format!("the environment `{}` told its tools badly: {e}", command.name))
+            })?;
         // A config that names the form of calls may describe the tools in its prompts itself.
         for (_, tools) in tools.iter().filter(|_| class.calls.is_none()) {
             let Some(name) = tools[0]["function"]["name"].as_str() else { continue };

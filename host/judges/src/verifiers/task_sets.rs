@@ -80,12 +80,14 @@ impl TaskSets {
         let mut probes: Vec<(Task, &Problem, Vec<Value>)> = Vec::new();
         for problem in problems {
             let task = task(problem)?;
-            match probes.iter_mut().find(|(one, ..)| one.name == task.name && one.settings == task.settings) {
-                Some((.., data)) => data.push(task.data),
-                None => {
-                    let data = vec![task.data.clone()];
-                    probes.push((task, problem, data));
-                }
+            let same = |(one, ..): &&mut (Task, &Problem, Vec<Value>)| {
+                one.name == task.name && one.settings == task.settings
+            };
+            if let Some((.., data)) = probes.iter_mut().find(same) {
+                data.push(task.data);
+            } else {
+                let data = vec![task.data.clone()];
+                probes.push((task, problem, data));
             }
         }
         for (_, problem, data) in &mut probes {
@@ -123,7 +125,8 @@ impl TaskSets {
             sets.push(Set { name: task.name, settings: task.settings, beginning });
         }
         // In a run, a process has loaded its sets before it counts as started.
-        about["sets"] = sets.iter().map(|set| json!({ "task": set.name, "settings": set.settings })).collect();
+        about["sets"] =
+            sets.iter().map(|set| json!({ "task": set.name, "settings": set.settings })).collect();
         sidecar.command = command(&about);
         // Also of how prompts begin: tools are told of there.
         sidecar.words.push(json!(sets.iter().map(|set| &set.beginning).collect::<Vec<_>>()).to_string());
