@@ -395,6 +395,14 @@ mod tests {
         let late = Ended::failed("the environment did not reply within 0.001 s");
         assert_eq!(played.reply(), (1, 0, Reply::Ends(late)));
         assert!(!played.sessions.are_open());
+        // One that begins with too much is refused, and its environment is to be told, once.
+        played.open("c", 2);
+        let long: Vec<u32> = (1..60).collect();
+        let told = refused(played.turn("c", &long, &json!({})));
+        assert_eq!(told, (400, "it begins with more tokens than `max_read_tokens`".to_owned()));
+        assert!(matches!(played.reply(), (2, 0, Reply::Ends(Ended { reward: None, .. }))));
+        assert_eq!(played.sessions.overdue(Duration::from_secs(9)), ["c"]);
+        assert!(played.sessions.overdue(Duration::from_secs(9)).is_empty());
         // A body that is too long.
         let long = format!("[{}]", "1,".repeat(LONGEST / 2 + 1));
         let key = played.endpoint.key.clone();
