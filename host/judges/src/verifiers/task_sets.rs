@@ -77,21 +77,17 @@ impl TaskSets {
     ) -> Result<Self> {
         let process = settings.process.clone().unwrap_or_default();
         let own = settings.verifiers.clone().unwrap_or_default();
-        let mut probes: Vec<(Task, &Problem, Vec<Value>)> = Vec::new();
+        let mut found: Vec<(Task, Vec<&Problem>)> = Vec::new();
         for problem in problems {
             let task = task(problem)?;
-            let same = |(one, ..): &&mut (Task, &Problem, Vec<Value>)| {
-                one.name == task.name && one.settings == task.settings
-            };
-            if let Some((.., data)) = probes.iter_mut().find(same) {
-                data.push(task.data);
-            } else {
-                let data = vec![task.data.clone()];
-                probes.push((task, problem, data));
+            match found.iter_mut().find(|(one, _)| one.name == task.name && one.settings == task.settings) {
+                Some((_, all)) => all.push(problem),
+                None => found.push((task, vec![problem])),
             }
         }
-        for (_, problem, data) in &mut probes {
-            *data = spread(data);
+        let probes: Vec<(Task, Vec<&Problem>)> =
+            found.into_iter().map(|(task, all)| (task, spread(&all))).collect();
+        for problem in probes.iter().flat_map(|(_, some)| some) {
             // A template that has the day takes it from the run from now on.
             let _ = tokens.before_first(&messages(problem), &Value::Null);
         }
@@ -114,14 +110,17 @@ impl TaskSets {
             known: None,
             failure: Mutex::default(),
         };
-        let ask = |(task, _, data): &(Task, &Problem, Vec<Value>)| json!({ "do": "probe", "task": task.name, "settings": task.settings, "data": data });
-        let asks: Vec<Value> = probes.iter().map(ask).collect();
+        let ask = |(one, some): &(Task, Vec<&Problem>)| {
+            let data = some.iter().map(|problem| Ok(task(problem)?.data)).collect::<Result<Vec<Value>>>()?;
+            Ok(json!({ "do": "probe", "task": one.name, "settings": one.settings, "data": data }))
+        };
+        let asks = probes.iter().map(ask).collect::<Result<Vec<Value>>>()?;
         let Checked { greeting, answers } = sidecar.check(HINT, &asks)?;
         let mut sets = Vec::new();
-        for ((task, problem, _), answer) in probes.into_iter().zip(answers) {
+        for ((task, some), answer) in probes.into_iter().zip(answers) {
             let probed = Probed::deserialize(Value::Object(answer))
                 .map_err(|e| Error::new(format!("verifiers told badly of `{}`: {e}", task.name)))?;
-            let beginning = probed.beginning(&task.name, tokens, problem)?;
+            let beginning = probed.beginning(&task.name, tokens, &some)?;
             sets.push(Set { name: task.name, settings: task.settings, beginning });
         }
         // In a run, a process has loaded its sets before it counts as started.
@@ -157,7 +156,7 @@ impl TaskSets {
 
 impl Probed {
     /// Returns the tokens with which all prompts of a task set begin; none if each begins as the chat template renders it.
-    fn beginning(self, task: &str, tokens: &Tokens, problem: &Problem) -> Result<Option<Vec<u32>>> {
+    fn beginning(self, task: &str, tokens: &Tokens, problems: &[&Problem]) -> Result<Option<Vec<u32>>> {
         if let Some(why) = self.error {
             return Err(Error::new(format!("verifiers can't play `{task}`: {why}"))
                 .hint("settings of its agents go under [environment.verifiers.env], by the agent's name"));
@@ -171,8 +170,11 @@ impl Probed {
         let Some(first) = self.first.first() else {
             return Err(Error::new(format!("verifiers said nothing of `{task}`")));
         };
-        let rendered = tokens.before_first(&messages(problem), &Value::Null);
-        if rendered.is_ok_and(|own| !own.is_empty() && first.starts_with(&own)) {
+        let as_rendered = |(first, problem): (&Vec<u32>, &&Problem)| {
+            let rendered = tokens.before_first(&messages(problem), &Value::Null);
+            rendered.is_ok_and(|own| !own.is_empty() && first.starts_with(&own))
+        };
+        if self.first.iter().zip(problems).all(as_rendered) {
             return Ok(None);
         }
         let common = self.first.iter().skip(1).fold(first.len(), |most, other| {
@@ -223,9 +225,9 @@ pub(super) fn asked(problem: &Problem) -> Result<Map<String, Value>> {
 
 /// Returns at most [`PROBED`] of these, evenly spaced, the first and the last among them. One alone is there twice: with
 /// another seed it may begin otherwise.
-fn spread(all: &[Value]) -> Vec<Value> {
+fn spread<'p>(all: &[&'p Problem]) -> Vec<&'p Problem> {
     let most = all.len().clamp(2, PROBED);
-    (0..most).map(|i| all[i * (all.len() - 1) / (most - 1).max(1)].clone()).collect()
+    (0..most).map(|i| all[i * (all.len() - 1) / (most - 1)]).collect()
 }
 
 fn task(problem: &Problem) -> Result<Task> {
