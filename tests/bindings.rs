@@ -15,7 +15,7 @@ fn root() -> &'static Path {
 /// A contract's file and its world.
 type Contract = (&'static str, &'static str);
 
-const POLICY: Contract = ("wit/0.2/allocation.wit", "policy");
+const POLICY: Contract = ("wit/0.3/allocation.wit", "policy");
 const GRADER: Contract = ("wit/reward/0.1/reward.wit", "reward");
 
 /// What a generator makes of a contract.
@@ -102,7 +102,7 @@ fn go_bindings_match_the_contract() {
 }
 
 /// Records that a policy is shown.
-const SHOWN: [&str; 11] = [
+const SHOWN: [&str; 13] = [
     "run",
     "column",
     "sampling",
@@ -114,6 +114,8 @@ const SHOWN: [&str; 11] = [
     "prompt",
     "past",
     "group",
+    "turn",
+    "origin",
 ];
 
 /// Records of a contract that an author is shown, and the file of an SDK that has them.

@@ -172,7 +172,7 @@ fn a_component_that_is_no_grader_is_told() {
     scratch.write("plain.wasm", policy);
     scratch.write("run.toml", config(REWARD));
     insta::assert_snapshot!(told(&scratch), @"
-    error: could not load grader `FOLDER/plain.wasm`: the component exports `rollout:allocation/allocator@0.2.0`, but no `rollout:reward/grader`
+    error: could not load grader `FOLDER/plain.wasm`: the component exports `rollout:allocation/allocator@0.3.0`, but no `rollout:reward/grader`
 
     hint: name it with `use` in [policy]: it is a policy
     exit code 2

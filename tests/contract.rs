@@ -1,6 +1,6 @@
-//! Versions of the contract side by side. Components of 0.1 run for good: those in `tests/cases/contract-0.1` are what
-//! shipped while 0.1 was the newest version, and one that a C compiler made. What they planned and what their runs
-//! recorded at that time stays the same to the byte.
+//! Versions of the contract side by side. Components of 0.1 and 0.2 run for good: those in `tests/cases/contract-0.1` are
+//! what shipped while 0.1 was the newest version, and one that a C compiler made; those in `tests/cases/contract-0.2` are
+//! some that shipped under 0.2. What they planned and what their runs recorded at that time stays the same to the byte.
 //!
 //! `ALLOT_BLESS=1` writes the digests of plans anew; nothing writes the components and the records.
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-use allot_allocation::{Action, Group, Need, PromptId, Run};
+use allot_allocation::{Action, Group, GroupTurns, Need, PromptId, Run, Start, Stopped, TurnLength, rules};
 use allot_authoring::fixtures;
 use allot_record::{Asked, Line, Reader, Views, hex, sha256};
 use allot_sandbox::{Caps, Contract, Policy, Sandbox};
@@ -26,8 +26,15 @@ use skip::skip;
 const KEPT: [&str; 8] =
     ["dapo", "greso", "knapsack", "pilot-commit", "pods", "reinforce-ada", "uniform", "uniform-c"];
 
+/// Components of 0.2, by name: they stop early, ask for any prompt and for facts, and train again.
+const KEPT_0_2: [&str; 5] = ["ar3po", "mopps", "prospect", "repo", "uniform"];
+
 fn case(file: &str) -> PathBuf {
-    scratch::root().join("tests/cases/contract-0.1").join(file)
+    kept("0.1", file)
+}
+
+fn kept(version: &str, file: &str) -> PathBuf {
+    scratch::root().join(format!("tests/cases/contract-{version}")).join(file)
 }
 
 fn component(name: &str) -> Vec<u8> {
@@ -78,13 +85,14 @@ fn components_of_0_1_plan_as_ever() {
 }
 
 #[test]
-fn runs_under_components_of_0_1_leave_the_records_that_they_left() {
-    for name in KEPT {
+fn runs_under_components_of_older_contracts_leave_the_records_that_they_left() {
+    let of = |version, names: &[&'static str]| names.iter().map(|name| (version, *name)).collect::<Vec<_>>();
+    for (version, name) in of("0.1", &KEPT).into_iter().chain(of("0.2", &KEPT_0_2)) {
         let scratch = Scratch::new();
-        scratch.write("policy.wasm", component(name));
-        scratch.write("run.toml", std::fs::read(case("run.toml")).unwrap());
+        scratch.write("policy.wasm", std::fs::read(kept(version, &format!("{name}.wasm"))).unwrap());
+        scratch.write("run.toml", std::fs::read(kept(version, "run.toml")).unwrap());
         let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
-        let kept = std::fs::read_to_string(case(&format!("{name}.jsonl"))).unwrap();
+        let kept = std::fs::read_to_string(kept(version, &format!("{name}.jsonl"))).unwrap();
         // The program's own version is in the first line, and nothing else of it.
         let kept =
             kept.replacen("\"allot\":\"0.1.0\"", &format!("\"allot\":\"{}\"", env!("CARGO_PKG_VERSION")), 1);
@@ -103,6 +111,82 @@ fn a_policy_tells_which_contract_it_speaks() {
     let said = scratch.allot(&["check", "./old.wasm"]);
     assert!(said.contains("pass  links: contract rollout:allocation@0.1.0"), "{said}");
     assert!(said.ends_with("exit code 0"), "{said}");
+}
+
+/// A policy that plays is checked on made turns; a short run of a simulation has none.
+#[test]
+fn a_policy_of_0_3_is_shown_turns_by_its_check_and_refused_by_a_simulation() {
+    let scratch = Scratch::new();
+    scratch.write("guest.wasm", std::fs::read(kept("0.3", "tree-grpo.wasm")).unwrap());
+    let said = scratch.allot(&["check", "./guest.wasm"]);
+    assert!(said.contains("pass  links: contract rollout:allocation@0.3.0"), "{said}");
+    assert!(said.contains("the short run has no episodes, which the policy needs"), "{said}");
+    assert!(!said.contains("fail  "), "{said}");
+    scratch.write("run.toml", SMALL);
+    let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
+    assert!(said.contains("policy `tree-grpo` needs `turns`, which this run does not provide"), "{said}");
+}
+
+/// What a plan of 0.3 says of turns is held against the turns that there are.
+#[test]
+fn plans_over_turns_keep_the_rules() {
+    let episode = |turns: &[u32]| turns.iter().map(|n| TurnLength(3, *n)).collect::<Vec<_>>();
+    let lengths = vec![episode(&[5, 2]), episode(&[4])];
+    let turns = GroupTurns { stopped: vec![Stopped::Done; 2], lengths, origins: Vec::new() };
+    let made = fixtures::views(0, 1).remove(0).view;
+    let group = Group { turns, ..outcomes(7, &[1.0, 0.0]) };
+    let budget = allot_allocation::Budget { rounds: 2, step_rollouts: 99, ..made.budget };
+    let view = allot_allocation::View { groups: vec![group], budget, ..made };
+    let broken = |action: Action| {
+        let plan = allot_allocation::Plan::of(action);
+        rules::check("p", &view, &plan, rules::Bounds::default()).err().map(|broken| broken.rule.name())
+    };
+    let ask = |count, starts: &[Option<(u32, u32)>]| {
+        let start = |start: &Option<(u32, u32)>| start.map(|(rollout, turn)| Start { rollout, turn });
+        let starts = starts.iter().map(start).collect();
+        let request = allot_allocation::Request::new(PromptId(7), count);
+        broken(Action::Sample(vec![allot_allocation::Request { starts, ..request }]))
+    };
+    assert_eq!(ask(2, &[Some((0, 0)), None]), None);
+    assert_eq!(ask(2, &[Some((0, 0))]), Some("starts-count"));
+    assert_eq!(ask(1, &[Some((2, 0))]), Some("no-such-start"));
+    assert_eq!(ask(1, &[Some((0, 1))]), Some("no-turn-after"));
+    assert_eq!(ask(1, &[Some((1, 0))]), Some("no-turn-after"));
+    let train = |own: &[&[f32]]| {
+        let own = own.iter().map(|own| own.to_vec()).collect();
+        let advantage = allot_allocation::Advantage::ByTurn(own);
+        let pick = allot_allocation::Pick {
+            prompt: PromptId(7),
+            rollouts: Some(vec![1, 0]),
+            advantage,
+            weight: 1.0,
+        };
+        broken(Action::Train(allot_allocation::Batch { picks: vec![pick], ..Default::default() }))
+    };
+    assert_eq!(train(&[&[1.0], &[0.5, -1.0]]), None);
+    assert_eq!(train(&[&[1.0]]), Some("given-count"));
+    assert_eq!(train(&[&[0.5, -1.0], &[1.0]]), Some("by-turn-count"));
+    assert_eq!(train(&[&[1.0], &[f32::NAN, 0.0]]), Some("bad-by-turn"));
+    let own = |max_turns| allot_allocation::SamplerSettings { temperature: 1.0, max_tokens: 9, max_turns };
+    let sampling = Some(allot_allocation::SamplerRange { least: own(2), most: own(4) });
+    let bounds = rules::Bounds { sampling, ..rules::Bounds::default() };
+    let asked = |turns| {
+        let request = allot_allocation::Request::new(PromptId(7), 1);
+        let request = allot_allocation::Request { sampling: Some(own(turns)), ..request };
+        let plan = allot_allocation::Plan::of(Action::Sample(vec![request]));
+        rules::check("p", &view, &plan, bounds).err().map(|broken| broken.rule.name())
+    };
+    assert_eq!((asked(1), asked(2), asked(4), asked(5)), (Some("max-turns"), None, None, Some("max-turns")));
+}
+
+/// A group of these rewards.
+fn outcomes(prompt: u32, rewards: &[f32]) -> Group {
+    let mut buffer = allot_allocation::RolloutBuffer::new(0);
+    let one = |(i, reward): (usize, &f32)| {
+        allot_allocation::Outcome::of(PromptId(prompt), i as u32, *reward, *reward > 0.5)
+    };
+    buffer.add(rewards.iter().enumerate().map(one));
+    buffer.groups().remove(0)
 }
 
 /// A small run in the coin-flip world, under the guest that lies there as `guest.wasm`.

@@ -1013,7 +1013,7 @@ fn a_rollout_is_the_same_in_whichever_portion_it_comes() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let case = Case::read(&folders().swap_remove(0));
     let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 20 };
-    let hot = Some(SamplerSettings { temperature: 1.4, max_tokens: 9 });
+    let hot = Some(SamplerSettings { temperature: 1.4, max_tokens: 9, max_turns: 1 });
     let whole = |portions: &[&[(u32, u32)]], own: Option<SamplerSettings>| {
         let core = Box::new(Cpu::new(&case.checkpoint, setup(2)).unwrap());
         let mut engine = Native::new(core, native(UpdateConfig::default()), prompts());
@@ -1069,7 +1069,7 @@ fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
     let mut engine = Native::new(core, native(UpdateConfig::default()), prompts());
     let order: Vec<_> = (0..6)
         .map(|i| {
-            let own = SamplerSettings { temperature: 0.6 + 0.2 * i as f32, max_tokens: 20 };
+            let own = SamplerSettings { temperature: 0.6 + 0.2 * i as f32, max_tokens: 20, max_turns: 1 };
             let sampling = (i != 2).then_some(own);
             allot_allocation::Request { sampling, ..allot_allocation::Request::new(PromptId(i), 3) }
         })
@@ -1092,7 +1092,7 @@ fn rollouts_of_several_temperatures_are_learned_from_at_their_own() {
     let batch: Vec<Example<'_, Answer>> = sampled
         .iter()
         .enumerate()
-        .map(|(i, sample)| Example { sample, advantage: [1.0, -1.0][i % 2] })
+        .map(|(i, sample)| Example { sample, advantage: [1.0, -1.0][i % 2], by_turn: &[] })
         .collect();
     let told = runtime.block_on(engine.update(&batch, None, &Interrupt::new())).unwrap().metrics;
     let told: HashMap<&str, f64> = told.into_iter().collect();
@@ -1129,7 +1129,7 @@ fn stale_rollouts_are_weighted_or_clipped_by_how_far_they_moved() {
     let batch: Vec<Example<'_, Answer>> = sampled
         .iter()
         .enumerate()
-        .map(|(i, sample)| Example { sample, advantage: if i % 2 == 0 { 1.0 } else { -1.0 } })
+        .map(|(i, sample)| Example { sample, advantage: if i % 2 == 0 { 1.0 } else { -1.0 }, by_turn: &[] })
         .collect();
     let stale = |old_log_probs| {
         let update =
@@ -1167,12 +1167,15 @@ fn truncated_answers_that_are_masked_teach_nothing() {
         sample.truncated = true;
     }
     let advantage = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -0.7 };
-    let all: Vec<Example<'_, Answer>> =
-        sampled.iter().enumerate().map(|(i, sample)| Example { sample, advantage: advantage(i) }).collect();
+    let all: Vec<Example<'_, Answer>> = sampled
+        .iter()
+        .enumerate()
+        .map(|(i, sample)| Example { sample, advantage: advantage(i), by_turn: &[] })
+        .collect();
     let those = |truncated: bool| -> Vec<Example<'_, Answer>> {
         all.iter()
             .filter(|e| e.sample.truncated == truncated)
-            .map(|e| Example { sample: e.sample, advantage: e.advantage })
+            .map(|e| Example { sample: e.sample, advantage: e.advantage, by_turn: &[] })
             .collect()
     };
     let without = those(false);
@@ -1239,7 +1242,7 @@ fn an_update_is_the_same_on_both_cores() {
         let batch: Vec<Example<'_, Answer>> = sampled
             .iter()
             .enumerate()
-            .map(|(i, sample)| Example { sample, advantage: coefficient(i, 1) })
+            .map(|(i, sample)| Example { sample, advantage: coefficient(i, 1), by_turn: &[] })
             .collect();
         let sequences: Vec<Sequence<'_>> = whole
             .iter()

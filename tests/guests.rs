@@ -357,7 +357,7 @@ fn a_component_of_another_world_is_told_what_is_missing() {
 #[test]
 fn a_component_of_another_version_is_told_which_one_is_spoken_here() {
     insta::assert_snapshot!(load(scratch::component("other_version")), @"
-    error: could not load policy `./guest.wasm`: this policy is built for rollout:allocation@0.3.0; this program knows 0.1 and 0.2
+    error: could not load policy `./guest.wasm`: this policy is built for rollout:allocation@0.4.0; this program knows 0.1, 0.2 and 0.3
 
     hint: use a newer version of this program, or build the policy with this one: allot build
     exit code 2

@@ -132,6 +132,7 @@ fn the_decoder_learns_what_transformers_does() {
         for i in (0..new.len()).filter(|i| mask[*i] > 0.0) {
             let (new, old) = (&new[i..=i], &old[i..=i]);
             let told = LossInputs {
+                by_token: &[],
                 advantage: advantages[i].into(),
                 new,
                 old,

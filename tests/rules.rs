@@ -18,7 +18,7 @@ use allot_allocation::rules::{Bounds, Rule};
 use allot_allocation::seed::Stream;
 use allot_allocation::{
     Action, Advantage, Batch, Ceilings, Column, Columns, Compute, Enough, Geometry, Grant, GrantLine, Hold,
-    Need, Pick, Plan, PromptId, Request, Run, SamplerRange, SamplerSettings, Spent, Terms, View,
+    Need, Pick, Plan, PromptId, Request, Run, SamplerRange, SamplerSettings, Spent, Start, Terms, View,
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
@@ -65,6 +65,7 @@ impl Dice {
                     temperature: [least, most][self.draws.below(2)].temperature,
                     max_tokens: least.max_tokens
                         + self.draws.below((most.max_tokens - least.max_tokens + 1) as usize) as u32,
+                    max_turns: 1,
                 });
                 Request { until, sampling, ..Request::new(prompt, count) }
             };
@@ -393,8 +394,8 @@ impl<R, P> Callbacks<Metered, R, P> for Nobody {
 
 /// What a request may choose, where it may.
 const RANGE: SamplerRange = SamplerRange {
-    least: SamplerSettings { temperature: 0.5, max_tokens: 7 },
-    most: SamplerSettings { temperature: 1.5, max_tokens: 100 },
+    least: SamplerSettings { temperature: 0.5, max_tokens: 7, max_turns: 1 },
+    most: SamplerSettings { temperature: 1.5, max_tokens: 100, max_turns: 1 },
 };
 
 /// Where the policy may do more than every policy may.
@@ -577,13 +578,22 @@ fn every_rule_has_its_own_sentence() {
         let until = Some(Enough { correct: 1, wrong: 0, portion });
         Plan::of(Action::Sample(vec![Request { until, ..Request::new(prompt, count) }]))
     };
-    let own = |prompt, temperature, max_tokens| {
-        let sampling = Some(SamplerSettings { temperature, max_tokens });
+    let own = |prompt, temperature, max_tokens, max_turns| {
+        let sampling = Some(SamplerSettings { temperature, max_tokens, max_turns });
         Plan::of(Action::Sample(vec![Request { sampling, ..Request::new(prompt, 1) }]))
     };
     let train = |picks: Vec<Pick>| Plan::of(Action::Train(Batch { picks, ..Batch::default() }));
     let positions = |list: Vec<u32>| train(vec![Pick { rollouts: Some(list), ..pick(buffered) }]);
     let given = |list: Vec<f32>| train(vec![Pick { advantage: Advantage::Given(list), ..pick(buffered) }]);
+    let starts = |count, start| {
+        let starts = vec![Some(start)];
+        Plan::of(Action::Sample(vec![Request { starts, ..Request::new(buffered, count) }]))
+    };
+    // For each turn and `more` the same advantage.
+    let by_turn = |more, advantage| {
+        let of = |i| vec![advantage; view.groups[0].turns.of(i) as usize + more];
+        train(vec![Pick { advantage: Advantage::ByTurn((0..n).map(of).collect()), ..pick(buffered) }])
+    };
     let update = |mini_batch, passes| {
         let update = Some(Geometry { mini_batch, passes });
         Plan::of(Action::Train(Batch { update, ..Batch::default() }))
@@ -603,8 +613,12 @@ fn every_rule_has_its_own_sentence() {
         (&view, sample(&[(first, 1), (first, 1)])),
         (&view, sample(&[(first, 0)])),
         (&view, portions(first, 1000, 3)),
-        (&view, own(first, 2.0, 50)),
-        (&view, own(first, 1.0, 101)),
+        (&view, own(first, 2.0, 50, 1)),
+        (&view, own(first, 1.0, 101, 1)),
+        (&view, own(first, 1.0, 50, 2)),
+        (&view, starts(2, Start { rollout: 0, turn: 0 })),
+        (&view, starts(1, Start { rollout: n as u32, turn: 0 })),
+        (&view, starts(1, Start { rollout: 0, turn: 99 })),
         (&view, Plan { skip: vec![first], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![buffered], ..sample(&[(first, 1)]) }),
         (&view, Plan { skip: vec![second, second], ..sample(&[(first, 1)]) }),
@@ -621,6 +635,8 @@ fn every_rule_has_its_own_sentence() {
         (&view, train(vec![Pick { weight: f32::NAN, ..pick(buffered) }])),
         (&view, given(vec![1.0])),
         (&view, given(vec![f32::INFINITY; n])),
+        (&view, by_turn(1, 0.0)),
+        (&view, by_turn(0, f32::NAN)),
         (&view, Plan::of(Action::Train(Batch { hold: vec![first.into()], ..Batch::default() }))),
         (
             &view,
@@ -674,6 +690,10 @@ fn every_rule_has_its_own_sentence() {
     policy `p` asked for rollouts of prompt `8` in portions of 3; the smallest is 4 (step 5, round 1)
     policy `p` asked for rollouts of prompt `8` at temperature 2; the run takes 0.5 to 1.5 (step 5, round 1)
     policy `p` asked for rollouts of prompt `8` of at most 101 tokens; the run takes 7 to 100 (step 5, round 1)
+    policy `p` asked for rollouts of prompt `8` of at most 2 turns; the run takes 1 to 1 (step 5, round 1)
+    policy `p` asked for 2 rollouts of prompt `0` with 1 `starts` (step 5, round 1)
+    policy `p` continued rollout 8 of prompt `0`, which has 8 buffered (step 5, round 1)
+    policy `p` continued rollout 0 of prompt `0` after turn 99, counted from 0; its turns number 1 (step 5, round 1)
     policy `p` both asked for rollouts of prompt `8` and skipped it (step 5, round 1)
     policy `p` skipped prompt `0`, which is not in the pool (step 5, round 1)
     policy `p` skipped prompt `9` twice in one plan (step 5, round 1)
@@ -690,6 +710,8 @@ fn every_rule_has_its_own_sentence() {
     policy `p` gave prompt `0` the weight NaN; a weight is from 0 to 1000000 (step 5, round 1)
     policy `p` gave 1 advantages for the 8 rollouts picked of prompt `0` (step 5, round 1)
     policy `p` gave prompt `0` the advantage inf at index 0; one is from -1000000 to 1000000 (step 5, round 1)
+    policy `p` gave 2 advantages for rollout 0 of prompt `0`, whose turns number 1 (step 5, round 1)
+    policy `p` gave turn 0 of rollout 0 of prompt `0` the advantage NaN; one is from -1000000 to 1000000 (step 5, round 1)
     policy `p` held prompt `8`, which has no buffered rollouts (step 5, round 1)
     policy `p` held prompt `0` twice in one batch (step 5, round 1)
     policy `p` held rollout 0 of prompt `0`, which it also picked, and has no `replay` among its needs (step 5, round 1)

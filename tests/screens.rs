@@ -134,7 +134,7 @@ fn every_policy_that_ships_passes_its_check() {
         let json: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(json["pass"], true, "{policy}: {text}");
         assert_eq!((&json["result"], &json["complete"]), (&"pass".into(), &true.into()), "{policy}");
-        assert_eq!(json["rules"].as_array().unwrap().len(), 37);
+        assert_eq!(json["rules"].as_array().unwrap().len(), 43);
         assert!(json["calls"].as_u64().unwrap() > 600, "{policy}");
         assert_eq!(json["costs"].as_array().unwrap().len(), 3);
     }
@@ -578,7 +578,7 @@ fn building_nonsense_is_told() {
     ");
     scratch.write("empty.wat", "(module)");
     insta::assert_snapshot!(scratch.allot(&["build", "empty.wat"]), @"
-    error: could not build a component from `empty.wat`: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.2.0` function `describe`
+    error: could not build a component from `empty.wat`: failed to decode world from module: module was not valid: failed to find export of interface `rollout:allocation/allocator@0.3.0` function `describe`
 
     hint: export the contract's interface from the module: `allot new NAME` makes a policy that does, `allot new NAME --kind grader` a grader
     exit code 2

@@ -5,6 +5,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "training/branches.rs"]
+mod branches;
 #[path = "training/date.rs"]
 mod date;
 #[path = "training/episodes.rs"]

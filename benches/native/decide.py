@@ -34,7 +34,7 @@ def prompt(p):
 
 def group(g):
     lists = g["rewards"], g["correct"], g["tokens"], g["ages"], g["truncated"], g.get("signals", [])
-    return Group(g["prompt"], g.get("epoch", 0), *lists, [], [], [])
+    return Group(g["prompt"], g.get("epoch", 0), *lists, [], [], [], [], [], [])
 
 
 budget = Budget(**{"run_flops": sys.float_info.max, **view["budget"]})

@@ -1,6 +1,6 @@
 //! Plans as text, and differences between plans.
 
-use allot_allocation::{Action, Advantage, Enough, Hold, Pick, Plan, PromptId, Request, shown};
+use allot_allocation::{Action, Advantage, Enough, Hold, Pick, Plan, PromptId, Request, Start, shown};
 use similar::{ChangeTag, TextDiff};
 
 /// Returns a plan as text, one line per statement.
@@ -31,9 +31,16 @@ fn request(request: &Request) -> String {
         format!(", until {correct} are correct and {wrong} wrong, in portions of {portion}")
     });
     let sampling = request.sampling.map_or_else(String::new, |own| {
-        format!(", at temperature {}, at most {} tokens", own.temperature, own.max_tokens)
+        let turns = if own.max_turns == 1 { String::new() } else { format!(" in {} turns", own.max_turns) };
+        format!(", at temperature {}, at most {} tokens{turns}", own.temperature, own.max_tokens)
     });
-    format!("  {} rollouts of prompt {}{until}{sampling}", request.count, request.prompt)
+    let starts = request.starts.iter().map(|start| match start {
+        None => "its beginning".to_owned(),
+        Some(Start { rollout, turn }) => format!("turn {turn} of rollout {rollout}"),
+    });
+    let starts: Vec<String> = starts.collect();
+    let from = if starts.is_empty() { String::new() } else { format!(", from {}", starts.join(", ")) };
+    format!("  {} rollouts of prompt {}{from}{until}{sampling}", request.count, request.prompt)
 }
 
 fn pick(pick: &Pick) -> String {
@@ -46,6 +53,10 @@ fn pick(pick: &Pick) -> String {
         Advantage::Group => "baseline: the group".to_owned(),
         Advantage::Among(positions) => format!("baseline: {}", joined(positions)),
         Advantage::Given(own) => format!("advantages {}", joined(own)),
+        Advantage::ByTurn(own) => {
+            let each = own.iter().map(|own| format!("[{}]", joined(own)));
+            format!("advantages by turn {}", each.collect::<Vec<_>>().join(" "))
+        }
     };
     let weight = if pick.weight == 1.0 { String::new() } else { format!(", weight {}", pick.weight) };
     format!("  {rollouts} of prompt {}, {advantage}{weight}", pick.prompt)

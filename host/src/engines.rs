@@ -1,10 +1,11 @@
 //! The engine of a training run: on this machine, on a server, or training here and sampling on a server.
 //! Adds a checkpoint's state of each.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, TurnLength};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, Stopped, TurnLength};
 use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::{Precision, Shape};
@@ -186,7 +187,14 @@ impl Engine for AnyEngine {
         }
     }
 
-    fn turns(answer: &Answer) -> Vec<TurnLength> {
+    fn hold(&mut self, rollouts: HashMap<(PromptId, u32), Answer>) {
+        // Servers play no episodes.
+        if let Self::Native(native) = self {
+            native.hold(rollouts);
+        }
+    }
+
+    fn turns(answer: &Answer) -> Option<(Vec<TurnLength>, Stopped)> {
         Native::turns(answer)
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use allot_allocation::{Geometry, Grant, Outcome, RolloutId, View};
+use allot_allocation::{Geometry, Grant, GrantLine, Outcome, PromptId, RolloutBuffer, RolloutId, View};
 use allot_engine::{Engine, EngineError, Example, Purpose, Sample};
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Learned, Next, Round, Scores};
@@ -157,7 +157,11 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         }
         let missing: Vec<usize> = (0..all).filter(|place| came[*place].is_none()).collect();
         let rest = grant.without(|place| came[place].is_some());
-        let Self { engine, reward, interrupt, .. } = &mut *self;
+        let Self { run, samples, engine, reward, interrupt, .. } = &mut *self;
+        let held = held(&run.state.buffer, samples, &lines);
+        if !held.is_empty() {
+            engine.hold(held);
+        }
         let begin = &mut |i: usize, sample: &Sample<E::Answer>| reward.begin(missing[i], sample);
         let sampled = engine.sample(rest, Purpose::Training, begin, interrupt).await;
         let step = round.step;
@@ -200,7 +204,8 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             .zip(verdicts)
             .map(|(sample, verdict)| {
                 let outcome = outcome(sample, &verdict, self.run.of.run.parts());
-                (Outcome { turns: E::turns(&sample.answer), ..outcome }, verdict.parts)
+                let (turns, stopped) = E::turns(&sample.answer).unzip();
+                (Outcome { turns: turns.unwrap_or_default(), stopped, ..outcome }, verdict.parts)
             })
             .unzip();
         let engine = &self.engine;
@@ -320,10 +325,32 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
     }
 }
 
+/// Returns the rollouts that these lines continue, by prompt and by position in the prompt's group.
+fn held<A: Clone>(
+    buffer: &RolloutBuffer,
+    samples: &HashMap<RolloutId, Sample<A>>,
+    lines: &[GrantLine],
+) -> HashMap<(PromptId, u32), A> {
+    let starts =
+        lines.iter().flat_map(|line| line.starts.iter().flatten().map(|start| (line.prompt, start.rollout)));
+    let found = starts.filter_map(|(prompt, rollout)| {
+        let id = buffer.rollout(prompt, rollout as usize)?;
+        Some(((prompt, rollout), samples.get(&id)?.answer.clone()))
+    });
+    found.collect()
+}
+
 /// Returns the training examples in the engine's form.
-fn examples<'a, A>(samples: &'a HashMap<RolloutId, Sample<A>>, rollouts: &[Learned]) -> Vec<Example<'a, A>> {
-    let picked = rollouts.iter().filter_map(|r| Some((samples.get(&r.id)?, r.advantage)));
-    picked.map(|(sample, advantage)| Example { sample, advantage }).collect()
+fn examples<'a, A>(
+    samples: &'a HashMap<RolloutId, Sample<A>>,
+    rollouts: &'a [Learned],
+) -> Vec<Example<'a, A>> {
+    let picked = rollouts.iter().filter_map(|r| Some((samples.get(&r.id)?, r)));
+    let example = |(sample, learned): (_, &'a Learned)| {
+        let Learned { advantage, by_turn, .. } = learned;
+        Example { sample, advantage: *advantage, by_turn }
+    };
+    picked.map(example).collect()
 }
 
 /// Returns a rollout as the policy sees it.
@@ -343,5 +370,7 @@ fn outcome<A>(sample: &Sample<A>, verdict: &Verdict, parts: &[String]) -> Outcom
         signals,
         sampling: None,
         turns: Vec::new(),
+        stopped: None,
+        start: None,
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use allot_allocation::{Ledger, Pool, RolloutBuffer, TokenCosts, shown};
+use allot_allocation::{Ledger, Need, Pool, RolloutBuffer, TokenCosts, shown};
 use allot_base::{Error, Result};
 use allot_engine::core::Core;
 use allot_engine::model::Checkpoint;
@@ -86,6 +86,8 @@ impl<'a> Prepared<'a> {
             None => native,
             Some(environments) => native.with_environments(environments),
         };
+        let continues = self.policy.description().needs.contains(&Need::Starting);
+        let native = if continues { native.with_starts() } else { native };
         let native = if self.config.run.lag > 0 { native.with_learner()? } else { native };
         Ok((self.here(native)?, fingerprint))
     }

@@ -277,7 +277,7 @@ fn names_of_the_contract(path: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_page_of_the_contract_names_all_of_it() {
-    let names = names_of_the_contract("wit/0.2/allocation.wit");
+    let names = names_of_the_contract("wit/0.3/allocation.wit");
     assert!(names.len() > 100, "{names:?}");
     let table = section("docs/reference/contract.md", "Every name\n");
     let missing: Vec<&String> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();

@@ -274,7 +274,7 @@ fn text(run: &Loop) -> String {
 pub fn fresh(chance: &mut Chance) -> (Loop, Option<f64>) {
     let mut some = |most: usize| 1 + chance.below(most) as u32;
     let (prompts, longest) = (some(30), some(12));
-    let sampler = |temperature, max_tokens| SamplerSettings { temperature, max_tokens };
+    let sampler = |temperature, max_tokens| SamplerSettings { temperature, max_tokens, max_turns: 1 };
     let requests = SamplerRange { least: sampler(0.5, 1), most: sampler(1.5, longest) };
     let mut run = Run {
         settings: Vec::new(),
@@ -361,8 +361,9 @@ fn dice(view: &View, run: &Run, chance: &mut Chance) -> Plan {
             let sampling = (chance.below(3) == 0 && run.gives(Need::Sampling)).then(|| SamplerSettings {
                 temperature: if wild { *chance.of_these(&NUMBERS) } else { 1.0 },
                 max_tokens: if wild { count(chance) } else { 1 },
+                max_turns: 1,
             });
-            order.push(Request { prompt, count: count(chance), until, sampling });
+            order.push(Request { until, sampling, ..Request::new(prompt, count(chance)) });
         }
         Action::Sample(order)
     } else {

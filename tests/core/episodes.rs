@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use allot_allocation::Start;
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
 use allot_engine::talk::{Event, Next, NextTurn, Talk, from_the_start};
 use allot_engine::{Environments, Replies, Said};
@@ -96,6 +97,9 @@ fn kept_caches_give_what_reading_anew_gives_to_the_byte() {
 /// An environment in threads of its own, each of which waits before it replies; some never do as they should.
 struct Threads {
     so_far: HashMap<usize, Vec<u32>>,
+    /// What each episode's replies depend on, beside what was said: its number, or its prompt.
+    keys: HashMap<usize, usize>,
+    by_prompt: bool,
     lies: bool,
 }
 
@@ -106,6 +110,8 @@ impl Environments for Threads {
 
     fn begin(&mut self, opening: Opening, replies: &Replies) {
         self.so_far.insert(opening.number, Vec::new());
+        let key = if self.by_prompt { opening.prompt.0 as usize } else { opening.number };
+        self.keys.insert(opening.number, key);
         replies.send(Reply::Says(vec![9; (opening.start % 3) as usize]));
     }
 
@@ -113,7 +119,7 @@ impl Environments for Threads {
         let so_far = self.so_far.get_mut(&number).unwrap();
         so_far.extend(turn.tokens);
         let end = Ended::rewarded(so_far.len() as f32, Some(true));
-        let reply = match said(number, so_far).filter(|_| stop.is_none()) {
+        let reply = match said(self.keys[&number], so_far).filter(|_| stop.is_none()) {
             None => Reply::Ends(end),
             Some(read) => Reply::Says(read),
         };
@@ -141,8 +147,12 @@ impl Environments for Threads {
 }
 
 fn engine(case: &Case, lies: bool) -> Native {
+    engine_of(case, lies, false)
+}
+
+fn engine_of(case: &Case, lies: bool, by_prompt: bool) -> Native {
     let core = Box::new(Cpu::new(&case.checkpoint, Setup { longest: 200, ..setup(2) }).unwrap());
-    let environments = Box::new(Threads { so_far: HashMap::new(), lies });
+    let environments = Box::new(Threads { so_far: HashMap::new(), keys: HashMap::new(), by_prompt, lies });
     // A fifth of all tokens ends a turn, as the models are not trained to.
     let stops = Stops::from((0..1000).step_by(5).collect::<Vec<u32>>());
     let config = NativeConfig { stops, ..native(UpdateConfig::default()) };
@@ -150,11 +160,16 @@ fn engine(case: &Case, lies: bool) -> Native {
 }
 
 fn episodes(engine: &mut Native, count: u32) -> Vec<Sample<Answer>> {
-    let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 20 };
     let order: Vec<_> =
         (0..4).map(|prompt| allot_allocation::Request::new(PromptId(prompt), count)).collect();
+    sampled(engine, &order, 0)
+}
+
+/// Samples these requests, from this position on.
+fn sampled(engine: &mut Native, order: &[allot_allocation::Request], first: u32) -> Vec<Sample<Answer>> {
+    let limits = Limits { rounds: 9, step_rollouts: None, run_rollouts: None, run_tokens: None, longest: 20 };
     let mut ledger = Ledger::new(limits);
-    let grant = ledger.grant(&order, |_| (0, 0));
+    let grant = ledger.grant(order, |_| (first, 0));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let sampled =
         runtime.block_on(engine.sample(grant, Purpose::Training, &mut |_, _| {}, &Interrupt::new()));
@@ -191,6 +206,85 @@ fn an_episode_is_the_same_whenever_its_environment_replies() {
         assert_eq!(sample.truncated, matches!(episode.stopped, Stopped::MaxTokens | Stopped::MaxReadTokens));
     }
     assert!(reasons.len() >= 3, "{reasons:?}");
+}
+
+/// The episodes of each prompt, and those that continue them: of each that can be continued, each turn.
+fn continued(engine: &mut Native) -> (Vec<Sample<Answer>>, Vec<(Start, Sample<Answer>)>) {
+    let first = episodes(engine, 6);
+    let (mut order, mut held, mut all) = (Vec::new(), HashMap::new(), Vec::new());
+    for sample in &first {
+        held.insert((sample.prompt, sample.position), sample.answer.clone());
+        let turns = sample.answer.episode.as_ref().unwrap().turns.len() as u32;
+        all.extend(
+            (1..turns).map(|next| (sample.prompt, Start { rollout: sample.position, turn: next - 1 })),
+        );
+    }
+    for prompt in (0..4).map(PromptId) {
+        let starts: Vec<_> = all.iter().filter(|(of, _)| *of == prompt).map(|(_, s)| Some(*s)).collect();
+        let request = allot_allocation::Request::new(prompt, starts.len() as u32);
+        order.extend((!starts.is_empty()).then_some(allot_allocation::Request { starts, ..request }));
+    }
+    engine.hold(held);
+    (first, all.into_iter().map(|(_, start)| start).zip(sampled(engine, &order, 6)).collect())
+}
+
+/// What is continued keeps all up to its turn, is told what that episode was told, goes on by draws of its own, and has
+/// the log-probabilities of a pass over the whole of it.
+#[test]
+fn an_episode_continues_another_from_a_turn_on() {
+    let case = Case::read(&folders().swap_remove(0));
+    let (first, others) = continued(&mut engine_of(&case, false, true));
+    assert!(others.len() > 20, "{}", others.len());
+    assert!(continued(&mut engine_of(&case, false, true)).1 == others, "it is the same each time");
+    let mut core = Cpu::new(&case.checkpoint, Setup { longest: 200, ..setup(1) }).unwrap();
+    let (mut elsewhere, mut deep) = (0, 0);
+    for (Start { rollout, turn }, sample) in &others {
+        let source = first.iter().find(|s| (s.prompt, s.position) == (sample.prompt, *rollout)).unwrap();
+        let old = source.answer.episode.as_ref().unwrap().all_turns(&source.answer.tokens);
+        let episode = sample.answer.episode.as_ref().unwrap();
+        assert_ne!(episode.stopped, Stopped::EnvironmentError, "{episode:?}");
+        let new = episode.all_turns(&sample.answer.tokens);
+        let kept = *turn as usize + 1;
+        assert_eq!((episode.kept.len(), new.len()), (kept, kept + episode.turns.len()));
+        assert_eq!(new[..kept], old[..kept]);
+        assert_eq!(new[kept].0, old[kept].0, "the reply to what is kept");
+        elsewhere += u32::from(new[kept].1 != old[kept].1);
+        // Limits are those of the whole episode; what is kept was generated elsewhere.
+        let generated: usize = new.iter().map(|(_, said)| said.len()).sum();
+        let before: usize = old[..kept].iter().map(|(_, said)| said.len()).sum();
+        let read: usize = new.iter().map(|(read, _)| read.len()).sum();
+        assert_eq!(sample.tokens as usize, generated - before);
+        assert!(generated <= 20 && read <= READ as usize && new.len() <= 6, "{new:?}");
+        deep += u32::from(kept > 1);
+        let prompt = &prompts()[sample.prompt.0 as usize];
+        let (own, observed) = sample.answer.whole();
+        let observed: Vec<_> =
+            observed.iter().map(|r| r.start + prompt.len()..r.end + prompt.len()).collect();
+        let tokens = [&prompt[..], &own].concat();
+        let sequence = Sequence { tokens: &tokens, prompt: prompt.len(), observed: &observed, mask: None };
+        assert_eq!(sequence.answer(), sample.tokens as usize, "what is kept is not learned from again");
+        let scored = core.score(&[sequence], PLAIN, false).unwrap();
+        let scored: Vec<f32> = scored[0].iter().map(|t| t.log_prob).collect();
+        assert_eq!(scored, sample.answer.log_probs, "on the CPU to the last bit");
+    }
+    assert!(elsewhere > 10 && deep > 5, "{elsewhere} {deep}");
+}
+
+/// An environment that is not deterministic costs its own rollouts, and says so.
+#[test]
+fn an_environment_that_replies_otherwise_can_not_be_continued() {
+    let case = Case::read(&folders().swap_remove(0));
+    let (_, others) = continued(&mut engine_of(&case, false, false));
+    let failed: Vec<_> = others
+        .iter()
+        .map(|(_, sample)| sample.answer.episode.as_ref().unwrap())
+        .filter(|episode| episode.stopped == Stopped::EnvironmentError)
+        .collect();
+    assert!(failed.len() > 5, "{}", failed.len());
+    for episode in failed {
+        assert!(episode.turns.is_empty() && episode.kept.is_empty() && episode.end.reward.is_none());
+        assert!(episode.end.trouble.as_ref().unwrap().contains("did not reply as it did"), "{episode:?}");
+    }
 }
 
 /// An environment that says too much, goes on after the end, or replies twice costs its own rollout.

@@ -4,4 +4,4 @@
   (core instance $i (instantiate $m))
   (func $f (result u32) (canon lift (core func $i "answer")))
   (instance $allocator (export "describe" (func $f)))
-  (export "rollout:allocation/allocator@0.3.0" (instance $allocator)))
+  (export "rollout:allocation/allocator@0.4.0" (instance $allocator)))

@@ -59,7 +59,7 @@ fn names_in_a_component() {
     let said = check("an import", &patched(&wants, "acme:gpu/device@1.0.0", "xy\nerror: forged\u{1b}[2Jz"));
     assert!(said.contains("imports `xy\\nerror: forged\\u001b[2Jz`"), "{said}");
     let version = scratch::component("other_version");
-    let said = check("a version", &patched(&version, "0.3.0", "0.\n\u{1b}2"));
+    let said = check("a version", &patched(&version, "0.4.0", "0.\n\u{1b}2"));
     assert!(said.contains("built for rollout:allocation@0.\\n\\u001b2"), "{said}");
 }
 

@@ -1,4 +1,4 @@
-//! Methods that need contract 0.2, in Python: the same plans as in Rust, as components and as drafts.
+//! Methods that need more than contract 0.1, in Python: the same plans as in Rust, as components and as drafts.
 
 use allot_allocation::{Action, Need, Plan, Run, Terms};
 use allot_authoring::fixtures;

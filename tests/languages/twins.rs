@@ -314,6 +314,7 @@ fn group(prompt: PromptId, n: usize, chance: &mut Stream) -> Group {
         signals: Vec::new(),
         sampling: Vec::new(),
         trained: Vec::new(),
+        turns: allot_allocation::GroupTurns::default(),
     }
 }
 

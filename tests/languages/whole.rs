@@ -89,7 +89,7 @@ fn a_run(beyond: &str) -> Run {
 
 /// The same where the run gives what is not described.
 fn a_generous_run(beyond: &str) -> Run {
-    let settings = |temperature, max_tokens| SamplerSettings { temperature, max_tokens };
+    let settings = |temperature, max_tokens| SamplerSettings { temperature, max_tokens, max_turns: 1 };
     let terms = Terms {
         temperature: 0.75,
         max_tokens: 500,

@@ -1,4 +1,4 @@
-//! The policies that ship, as plain native functions on the host's types, as contract 0.2 turns them.
+//! The policies that ship, as plain native functions on the host's types, as contract 0.3 turns them.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -73,7 +73,7 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
         ours::Value::Text(v) => theirs::Value::Text(v.clone()),
     };
     let terms = run.terms.clone().unwrap_or_default();
-    let sampling = theirs::Sampling { temperature: terms.temperature, max_tokens: terms.max_tokens };
+    let sampling = sampling_of(terms.sampling());
     theirs::Run {
         settings: run.settings.iter().map(|(name, v)| (name.clone(), value(v))).collect(),
         prompts: run.prompts,
@@ -95,7 +95,8 @@ pub fn run_of(run: &ours::Run) -> theirs::Run {
 }
 
 fn sampling_of(sampling: ours::SamplerSettings) -> theirs::Sampling {
-    theirs::Sampling { temperature: sampling.temperature, max_tokens: sampling.max_tokens }
+    let ours::SamplerSettings { temperature, max_tokens, max_turns } = sampling;
+    theirs::Sampling { temperature, max_tokens, max_turns }
 }
 
 fn column_of(column: &ours::Column) -> theirs::Column {
@@ -200,6 +201,9 @@ pub fn view_of(view: &ours::View, run: &ours::Run) -> theirs::View {
             parts: if run.gives(Need::Parts) { parts.to_vec() } else { Vec::new() },
             trained: trained_of(g, run),
             sampling: sampled_of(g, run),
+            turns: turns_of(g, run),
+            stopped: stopped_of(g, run),
+            origins: origins_of(g, run),
         }
     };
     let tally = |t: &ours::Tally| theirs::Tally { prompt: t.prompt.0, rollouts: t.rollouts };
@@ -227,12 +231,46 @@ fn trained_of(group: &ours::Group, run: &ours::Run) -> Vec<u32> {
     (0..shown).map(|i| group.trained.get(i).copied().unwrap_or(0)).collect()
 }
 
+/// The turns of each rollout, if the policy is shown them.
+fn turns_of(group: &ours::Group, run: &ours::Run) -> Vec<Vec<theirs::Turn>> {
+    let turn = |turn: &ours::TurnLength| theirs::Turn { read: turn.0, tokens: turn.1 };
+    let shown = if run.gives(Need::Turns) { group.len() } else { 0 };
+    let of =
+        |i: usize| group.turns.lengths.get(i).map_or_else(Vec::new, |all| all.iter().map(turn).collect());
+    (0..shown).map(of).collect()
+}
+
+/// Why each rollout stopped, if the policy is shown that.
+fn stopped_of(group: &ours::Group, run: &ours::Run) -> Vec<theirs::Stopped> {
+    let shown = if run.gives(Need::Turns) { group.len() } else { 0 };
+    let of = |i: usize| match group.turns.stopped.get(i) {
+        None | Some(ours::Stopped::Done | ours::Stopped::EnvironmentError) => theirs::Stopped::Done,
+        Some(ours::Stopped::MaxTurns) => theirs::Stopped::MaxTurns,
+        Some(ours::Stopped::MaxTokens) => theirs::Stopped::MaxTokens,
+        Some(ours::Stopped::MaxReadTokens) => theirs::Stopped::MaxReadTokens,
+        Some(ours::Stopped::MaxToolCalls) => theirs::Stopped::MaxToolCalls,
+        Some(ours::Stopped::MaxSeconds) => theirs::Stopped::MaxSeconds,
+    };
+    (0..shown).map(of).collect()
+}
+
+/// What each rollout continues, if the policy is shown that.
+fn origins_of(group: &ours::Group, run: &ours::Run) -> Vec<Option<theirs::Origin>> {
+    let shown = if run.gives(Need::Starting) { group.len() } else { 0 };
+    let origin = |origin: ours::Origin| theirs::Origin { rollout: origin.rollout, turn: origin.turn };
+    (0..shown).map(|i| group.turns.origins.get(i).copied().flatten().map(origin)).collect()
+}
+
 /// How each rollout was sampled, if the policy is shown that.
 fn sampled_of(group: &ours::Group, run: &ours::Run) -> Vec<theirs::Sampling> {
     let Some(terms) = run.terms.as_ref().filter(|_| run.gives(Need::Sampling)) else { return Vec::new() };
-    let own = ours::SamplerSettings { temperature: terms.temperature, max_tokens: terms.max_tokens };
+    let own = terms.sampling();
     let settings = (0..group.len()).map(|i| group.sampling.get(i).copied().flatten().unwrap_or(own));
     settings.map(sampling_of).collect()
+}
+
+fn start_of(start: theirs::Start) -> ours::Start {
+    ours::Start { rollout: start.rollout, turn: start.turn }
 }
 
 pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
@@ -245,15 +283,19 @@ pub fn plan_of(plan: theirs::Plan) -> ours::Plan {
             theirs::Advantage::Group => ours::Advantage::Group,
             theirs::Advantage::Among(positions) => ours::Advantage::Among(positions),
             theirs::Advantage::Given(own) => ours::Advantage::Given(own),
+            theirs::Advantage::ByTurn(own) => ours::Advantage::ByTurn(own),
         },
         weight: p.weight,
     };
     let enough = |e: theirs::Enough| ours::Enough { correct: e.correct, wrong: e.wrong, portion: e.portion };
     let request = |r: theirs::Request| ours::Request {
         until: r.until.map(enough),
-        sampling: r
-            .sampling
-            .map(|own| ours::SamplerSettings { temperature: own.temperature, max_tokens: own.max_tokens }),
+        sampling: r.sampling.map(|own| ours::SamplerSettings {
+            temperature: own.temperature,
+            max_tokens: own.max_tokens,
+            max_turns: own.max_turns,
+        }),
+        starts: r.starts.into_iter().map(|start| start.map(start_of)).collect(),
         ..ours::Request::new(PromptId(r.prompt), r.count)
     };
     let geometry = |u: theirs::Update| ours::Geometry { mini_batch: u.mini_batch, passes: u.passes };
@@ -328,6 +370,7 @@ pub fn our_view(view: &theirs::View) -> ours::View {
         truncated: g.truncated.clone(),
         signals: g.signals.clone(),
         trained: Vec::new(),
+        turns: ours::GroupTurns::default(),
     };
     ours::View {
         step: view.step,

@@ -19,6 +19,7 @@ pub fn of(rewards: &[f32], epsilon: f64, normalize: bool) -> Vec<f64> {
         truncated: vec![false; n],
         signals: Vec::new(),
         trained: Vec::new(),
+        turns: allot_allocation::GroupTurns::default(),
     };
     let pick = Pick { prompt: PromptId(0), rollouts: None, advantage: Advantage::Picked, weight: 1.0 };
     of_pick(&pick, &group, Scale { normalize, epsilon, ..Scale::default() })

@@ -6,7 +6,7 @@ use allot_record::Rollouts;
 use super::*;
 
 /// Episodes of the shipped model in place of sums.
-fn config() -> String {
+pub(super) fn config() -> String {
     let tasks = CONFIG.find("[[tasks]]").unwrap();
     CONFIG[..tasks]
         .replace("tiny-sums", "tiny-guess")

@@ -42,6 +42,8 @@ pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
     let weight = f64::from(pick.weight);
     match &pick.advantage {
         Advantage::Given(own) => own.iter().map(|a| (f64::from(*a) * weight) as f32).collect(),
+        // The mean over its turns tells of a rollout where there is one number for it.
+        Advantage::ByTurn(_) => by_turn(pick).iter().map(|own| mean(own)).collect(),
         Advantage::Picked => measured(&picked, &picked, scale, weight),
         Advantage::Group => {
             let all: Vec<f64> = group.rewards.iter().map(|r| f64::from(*r)).collect();
@@ -62,6 +64,18 @@ pub fn of_pick(pick: &Pick, group: &Group, scale: Scale) -> Vec<f32> {
                 .collect()
         }
     }
+}
+
+/// Returns the advantages by turn of a pick that gives them, for each picked rollout.
+pub fn by_turn(pick: &Pick) -> Vec<Vec<f32>> {
+    let Advantage::ByTurn(own) = &pick.advantage else { return Vec::new() };
+    let weighted = |a: &f32| (f64::from(*a) * f64::from(pick.weight)) as f32;
+    own.iter().map(|own| own.iter().map(weighted).collect()).collect()
+}
+
+fn mean(numbers: &[f32]) -> f32 {
+    let sum: f64 = numbers.iter().map(|a| f64::from(*a)).sum();
+    (sum / numbers.len().max(1) as f64) as f32
 }
 
 /// Returns the advantages of `rewards` relative to a population that is not empty.
@@ -98,6 +112,7 @@ mod tests {
             signals: Vec::new(),
             sampling: Vec::new(),
             trained: Vec::new(),
+            turns: crate::GroupTurns::default(),
         }
     }
 
@@ -138,6 +153,14 @@ mod tests {
         let mut pick = pick(Some(vec![1]), Advantage::Given(vec![3.0]));
         pick.weight = 0.5;
         assert_eq!(of_pick(&pick, &group(&[1.0, 0.0]), Scale::default()), [1.5]);
+    }
+
+    #[test]
+    fn advantages_by_turn_are_weighted_and_their_mean_tells_of_the_rollout() {
+        let own = Advantage::ByTurn(vec![vec![3.0, -1.0], vec![]]);
+        let pick = Pick { weight: 0.5, ..pick(Some(vec![1, 0]), own) };
+        assert_eq!(by_turn(&pick), [vec![1.5, -0.5], vec![]]);
+        assert_eq!(of_pick(&pick, &group(&[1.0, 0.0]), Scale::default()), [0.5, 0.0]);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, Group, Hold, Past, PromptId, SamplerSettings, Tally};
+use crate::{
+    Batch, Group, GroupTurns, Hold, Past, PromptId, SamplerSettings, Start, Stopped, Tally, TurnLength,
+};
 
 /// A rollout's number in its run. The first rollout sampled is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,11 +37,13 @@ pub struct Outcome {
     /// Its turns, if it is an episode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<TurnLength>,
+    /// Why it stopped, if it is an episode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+    /// The rollout that it continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Start>,
 }
-
-/// Tokens of an episode's turn: those read from the environment before it, and those generated in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TurnLength(pub u32, pub u32);
 
 impl Outcome {
     /// Returns an outcome of one token without signals.
@@ -54,6 +58,8 @@ impl Outcome {
             signals: Vec::new(),
             sampling: None,
             turns: Vec::new(),
+            stopped: None,
+            start: None,
         }
     }
 }
@@ -137,8 +143,11 @@ pub struct Visit {
 }
 
 impl Visit {
+    /// Returns the visit of a group's rollouts from this position on. What continues another rollout does not count:
+    /// its reward is that of a prompt which is half answered.
     fn of(group: &Group, from: usize) -> Option<Self> {
-        let rewards = &group.rewards[from..];
+        let places: Vec<usize> = (from..group.len()).filter(|i| group.turns.is_whole(*i)).collect();
+        let rewards: Vec<f32> = places.iter().map(|i| group.rewards[*i]).collect();
         let first = *rewards.first()?;
         let n = rewards.len() as f64;
         let mean = rewards.iter().map(|r| f64::from(*r)).sum::<f64>() / n;
@@ -147,10 +156,10 @@ impl Visit {
         Some(Self {
             prompt: group.prompt,
             rollouts: rewards.len() as u32,
-            correct: group.correct[from..].iter().filter(|c| **c).count() as u32,
+            correct: places.iter().filter(|i| group.correct[**i]).count() as u32,
             mean: mean as f32,
             deviation: if flat { 0.0 } else { (squares / n).sqrt() as f32 },
-            tokens: (group.tokens[from..].iter().map(|t| f64::from(*t)).sum::<f64>() / n) as f32,
+            tokens: (places.iter().map(|i| f64::from(group.tokens[*i])).sum::<f64>() / n) as f32,
             flat,
         })
     }
@@ -296,6 +305,8 @@ impl RolloutBuffer {
             held.group.ages.push(self.behind);
             held.group.truncated.push(outcome.truncated);
             held.group.sampled(outcome.sampling);
+            let before = held.group.len() - 1;
+            held.group.turns.push(before, (outcome.turns, outcome.stopped), outcome.start);
             if !held.group.trained.is_empty() {
                 held.group.trained.push(0);
             }
@@ -338,6 +349,7 @@ impl RolloutBuffer {
                     signals: vec![Vec::new(); self.signals],
                     sampling: Vec::new(),
                     trained: Vec::new(),
+                    turns: GroupTurns::default(),
                 },
                 ids: Vec::new(),
                 before: 0,
@@ -473,6 +485,7 @@ impl Held {
         only(&mut self.group.ages, keep);
         only(&mut self.group.truncated, keep);
         self.group.signals.iter_mut().for_each(|list| only(list, keep));
+        self.group.turns.retain(keep);
         if !self.group.sampling.is_empty() {
             only(&mut self.group.sampling, keep);
         }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Budget, PromptId, Request, SamplerSettings};
+use crate::{Budget, PromptId, Request, SamplerSettings, Start};
 
 /// The limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Grant {
 }
 
 /// Granted rollouts of one prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrantLine {
     /// The prompt.
     pub prompt: PromptId,
@@ -71,6 +71,9 @@ pub struct GrantLine {
     /// alike for all rollouts of a group.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub begun: u32,
+    /// What the rollouts continue, as in [`Request::starts`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<Option<Start>>,
 }
 
 /// Where a prompt's next rollouts are: their first position among the prompt's rollouts at the current weights,
@@ -81,6 +84,12 @@ impl GrantLine {
     /// Returns the length limit of this line's answers, in tokens, in a run with the limit `run`.
     fn longest(&self, run: u32) -> u32 {
         self.sampling.map_or(run, |own| own.max_tokens.min(run))
+    }
+
+    /// Returns the line's rollouts: the position of each, and what it continues.
+    pub fn rollouts(&self) -> impl Iterator<Item = (u32, Option<Start>)> {
+        let starts = self.starts.iter().copied().chain(std::iter::repeat(None));
+        (self.first..self.first + self.count).zip(starts)
     }
 }
 
@@ -106,11 +115,14 @@ impl Grant {
         let (mut rest, mut place): (Vec<GrantLine>, usize) = (Vec::new(), 0);
         for line in &self.lines {
             let mut open: Option<GrantLine> = None;
-            for position in line.first..line.first + line.count {
+            for (position, start) in line.rollouts() {
                 if is_there(place) {
                     rest.extend(open.take());
                 } else {
-                    open.get_or_insert(GrantLine { first: position, count: 0, ..*line }).count += 1;
+                    let none = || GrantLine { first: position, count: 0, starts: Vec::new(), ..*line };
+                    let open = open.get_or_insert_with(none);
+                    open.count += 1;
+                    open.starts.extend((!line.starts.is_empty()).then_some(start));
                 }
                 place += 1;
             }
@@ -275,9 +287,9 @@ impl Ledger {
             }
             left -= u64::from(count);
             tokens -= u64::from(count) * longest;
-            let Request { prompt, sampling, .. } = *request;
+            let Request { prompt, sampling, starts, .. } = request.first(count);
             let (first, begun) = next(prompt);
-            lines.push(GrantLine { prompt, first, count, sampling, begun });
+            lines.push(GrantLine { prompt, first, count, sampling, begun, starts });
             if count < request.count {
                 break;
             }
@@ -370,8 +382,14 @@ mod tests {
     fn serves_first_to_last_and_clips_the_rest() {
         let mut ledger = ledger(5);
         let grant = ledger.grant(&[ask(1, 3), ask(2, 3), ask(3, 3)], |_| (4, 2));
-        let line =
-            |prompt, count| GrantLine { prompt: PromptId(prompt), first: 4, count, sampling: None, begun: 2 };
+        let line = |prompt, count| GrantLine {
+            prompt: PromptId(prompt),
+            first: 4,
+            count,
+            sampling: None,
+            begun: 2,
+            starts: Vec::new(),
+        };
         assert_eq!(grant.lines(), [line(1, 3), line(2, 2)]);
         ledger.charge(sample(&grant, 2)).expect("all of it was granted");
         assert_eq!(ledger.spent(), Spent { rounds: 1, step_rollouts: 5, run_rollouts: 5, run_tokens: 10 });
@@ -395,7 +413,7 @@ mod tests {
     #[test]
     fn answers_with_a_limit_of_their_own_are_reserved_by_it_and_keep_to_it() {
         let mut ledger = ledger(1000);
-        let short = Some(SamplerSettings { temperature: 1.0, max_tokens: 2 });
+        let short = Some(SamplerSettings { temperature: 1.0, max_tokens: 2, max_turns: 1 });
         // 100 tokens: 4 short ones take 8 at most, and the step has 6 more.
         let grant = ledger.grant(&[Request { sampling: short, ..ask(1, 4) }, ask(2, 50)], |_| (0, 0));
         assert_eq!(grant.lines().iter().map(|line| line.count).collect::<Vec<_>>(), [4, 6]);
@@ -454,11 +472,22 @@ mod tests {
             count,
             sampling: None,
             begun: 0,
+            starts: Vec::new(),
         };
         let rest = grant.without(|place| [1, 4, 5, 6].contains(&place));
         assert_eq!(rest.lines(), [line(1, 5, 1), line(1, 7, 2), line(3, 6, 2)]);
         assert_eq!(ledger.reissue().lines(), [line(1, 5, 4), line(2, 5, 2), line(3, 5, 3)]);
         assert!(ledger.reissue().without(|_| true).is_empty());
+    }
+
+    #[test]
+    fn each_rollout_of_a_grant_keeps_what_it_continues() {
+        let start = |rollout| Some(Start { rollout, turn: 0 });
+        let starts = vec![start(1), None, start(2), start(3)];
+        let grant = ledger(3).grant(&[Request { starts, ..ask(1, 4) }], |_| (5, 0));
+        let of = |grant: &Grant| grant.lines().iter().flat_map(GrantLine::rollouts).collect::<Vec<_>>();
+        assert_eq!(of(&grant), [(5, start(1)), (6, None), (7, start(2))], "clipped to what is left");
+        assert_eq!(of(&grant.without(|place| place == 1)), [(5, start(1)), (7, start(2))]);
     }
 
     #[test]

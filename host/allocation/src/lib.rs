@@ -35,9 +35,10 @@ pub mod rules;
 mod run;
 pub mod seed;
 pub mod shown;
+mod turns;
 mod view;
 
-pub use buffer::{Outcome, RolloutBuffer, RolloutId, Settled, TurnLength, Visit};
+pub use buffer::{Outcome, RolloutBuffer, RolloutId, Settled, Visit};
 pub use column::{Cell, Column, Columns, LENGTH, Misfit, SOURCE};
 pub use compute::{Ceilings, Compute, Cost, Flops, TokenCosts};
 pub use every::Every;
@@ -47,6 +48,7 @@ pub use plan::{Action, Advantage, Batch, Enough, Geometry, Hold, Pick, Plan, Req
 pub use pool::{Order, Pool};
 pub use portions::{Portions, total};
 pub use run::{Need, Run, SamplerRange, SamplerSettings, Terms, Value};
+pub use turns::{GroupTurns, Origin, Start, Stopped, TurnLength};
 pub use view::{Budget, Group, Past, Prompt, PromptId, Tally, View};
 
 /// Returns whether a number is zero. Serde uses it to skip fields.

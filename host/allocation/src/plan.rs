@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PromptId, SamplerSettings};
+use crate::{PromptId, SamplerSettings, Start};
 
 /// A policy's answer to a view. It requests; only the ledger grants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub enum Action {
 }
 
 /// A request for rollouts of one prompt.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The prompt, in the pool or buffered.
     pub prompt: PromptId,
@@ -49,17 +49,27 @@ pub struct Request {
     /// Sampler settings. `None` means the run's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplerSettings>,
+    /// What the rollouts continue: an entry for each of `count`, `None` for one that begins with the prompt. Empty
+    /// if all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<Option<Start>>,
 }
 
 impl Request {
     /// Returns a request for `count` rollouts of a prompt, with no other options.
     pub fn new(prompt: PromptId, count: u32) -> Self {
-        Self { prompt, count, until: None, sampling: None }
+        Self { prompt, count, until: None, sampling: None, starts: Vec::new() }
     }
 
     /// Returns the length limit of this request's answers, in tokens, in a run with the limit `run`.
     pub fn longest(&self, run: u32) -> u32 {
         self.sampling.map_or(run, |own| own.max_tokens.min(run))
+    }
+
+    /// Returns a request for the first `count` of these rollouts.
+    pub(crate) fn first(&self, count: u32) -> Self {
+        let starts = self.starts.iter().take(count as usize).copied().collect();
+        Self { count, starts, ..*self }
     }
 }
 
@@ -183,6 +193,8 @@ pub enum Advantage {
     Among(Vec<u32>),
     /// Advantages computed by the policy, one for each picked rollout.
     Given(Vec<f32>),
+    /// Advantages computed by the policy, one for each turn of each picked rollout.
+    ByTurn(Vec<Vec<f32>>),
 }
 
 impl Pick {

@@ -17,7 +17,7 @@ pub struct Portions {
 }
 
 /// An unfinished request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Going {
     /// The request. Its `count` is the number not granted yet.
     request: Request,
@@ -45,13 +45,13 @@ impl Portions {
     /// Starts serving these requests.
     pub fn of(requests: &[Request]) -> Self {
         let going =
-            requests.iter().map(|request| Going { request: *request, correct: 0, wrong: 0 }).collect();
+            requests.iter().map(|request| Going { request: request.clone(), correct: 0, wrong: 0 }).collect();
         Self { going, came: 0 }
     }
 
     /// Returns the next portion of each unfinished request, in order.
     pub fn due(&self) -> Vec<Request> {
-        self.going.iter().map(|going| Request { count: going.due(), ..going.request }).collect()
+        self.going.iter().map(|going| going.request.first(going.due())).collect()
     }
 
     /// Records how many of the due rollouts were granted. If some were not, no more portions follow.
@@ -60,7 +60,10 @@ impl Portions {
             self.going.clear();
         }
         for going in &mut self.going {
-            going.request.count -= going.due();
+            let due = going.due();
+            going.request.count -= due;
+            let starts = &mut going.request.starts;
+            starts.drain(..starts.len().min(due as usize));
         }
         self.going.retain(|going| going.request.count > 0);
     }
@@ -122,6 +125,17 @@ mod tests {
         portions.granted(3);
         portions.came(3, [(PromptId(1), true), (PromptId(1), true), (PromptId(3), false)]);
         assert_eq!((due(&portions), portions.so_far()), (vec![], 17));
+    }
+
+    #[test]
+    fn what_rollouts_continue_comes_with_their_portion() {
+        let start = |rollout| Some(crate::Start { rollout, turn: 0 });
+        let starts = vec![start(0), None, start(2)];
+        let mut portions = Portions::of(&[Request { starts, ..until(1, 3, 9, 9, 2) }]);
+        assert_eq!(portions.due()[0].starts, [start(0), None]);
+        portions.granted(2);
+        portions.came(2, []);
+        assert_eq!(portions.due()[0].starts, [start(2)]);
     }
 
     #[test]

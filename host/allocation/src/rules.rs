@@ -1,12 +1,14 @@
 //! The rules that a plan must keep. A plan that breaks a rule ends the run with an error that names the
 //! policy, the step, the round and the prompt.
 
+mod episodes;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::{
-    Action, Advantage, Batch, Enough, Geometry, Need, Pick, Plan, PromptId, Request, Run, SamplerRange,
-    SamplerSettings, View, run::naming, shown,
+    Action, Advantage, Batch, Enough, Geometry, Group, Need, Pick, Plan, PromptId, Request, Run,
+    SamplerRange, SamplerSettings, View, run::naming, shown,
 };
 
 /// The largest weight and the largest given advantage. A value near the limit of f32 would turn into an
@@ -187,6 +189,21 @@ rules! {
         "asks for length limits that the run takes";
         ["asked for rollouts of prompt `{p}` of at most {tokens} tokens; the run takes {least} to {most}"]
         WITHIN_SAMPLING;
+    MaxTurns(p: PromptId, turns: u32, least: u32, most: u32) = "max-turns",
+        "asks for limits of turns that the run takes";
+        ["asked for rollouts of prompt `{p}` of at most {turns} turns; the run takes {least} to {most}"]
+        WITHIN_SAMPLING;
+    StartsCount(p: PromptId, starts: usize, count: u32) = "starts-count",
+        "says for each rollout of a request what it continues, or for none";
+        ["asked for {count} rollouts of prompt `{p}` with {starts} `starts`"]
+        "give one entry for each rollout of the request, none where it begins with the prompt";
+    NoSuchStart(p: PromptId, rollout: u32, len: usize) = "no-such-start", "continues only buffered rollouts of the prompt";
+        ["continued rollout {rollout} of prompt `{p}`, which has {len} buffered"]
+        "take positions from the prompt's group in `view.groups` of the same call";
+    NoTurnAfter(p: PromptId, rollout: u32, turn: u32, turns: u32) = "no-turn-after",
+        "continues a rollout after a turn that was not its last";
+        ["continued rollout {rollout} of prompt `{p}` after turn {turn}, counted from 0; its turns number {turns}"]
+        "the last turn ended the rollout, so nothing can follow it: keep an earlier one";
     RequestedAndSkipped(p: PromptId) = "requested-and-skipped", "does not skip what it samples";
         ["both asked for rollouts of prompt `{p}` and skipped it"]
         "do one of the two; `evict` may go together with a request";
@@ -248,6 +265,14 @@ rules! {
     BadGiven(p: PromptId, index: usize, value: f32) = "bad-given",
         "gives advantages from -1,000,000 to 1,000,000";
         ["gave prompt `{p}` the advantage {value} at index {index}; one is from -{LARGEST} to {LARGEST}"]
+        out_of_bounds(*value);
+    ByTurnCount(p: PromptId, position: usize, given: usize, turns: u32) = "by-turn-count",
+        "gives one advantage for each turn of a rollout picked";
+        ["gave {given} advantages for rollout {position} of prompt `{p}`, whose turns number {turns}"]
+        "give one advantage for each of `group.turns`, in order";
+    BadByTurn(p: PromptId, position: usize, turn: usize, value: f32) = "bad-by-turn",
+        "gives advantages by turn from -1,000,000 to 1,000,000";
+        ["gave turn {turn} of rollout {position} of prompt `{p}` the advantage {value}; one is from -{LARGEST} to {LARGEST}"]
         out_of_bounds(*value);
     UnknownHold(p: PromptId) = "unknown-hold", "holds only buffered prompts";
         ["held prompt `{p}`, which has no buffered rollouts"]
@@ -344,7 +369,7 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     // Keep only pool prompts that the plan names: the pool may have a million prompts.
     let named: HashSet<PromptId> = requests.iter().map(|r| r.prompt).chain(passed_over(plan)).collect();
     let pool: HashSet<PromptId> = view.pool.iter().map(|p| p.id).filter(|p| named.contains(p)).collect();
-    let buffered: HashMap<PromptId, usize> = view.groups.iter().map(|g| (g.prompt, g.len())).collect();
+    let buffered: Buffered<'_> = view.groups.iter().map(|g| (g.prompt, g)).collect();
 
     check_memory(plan, bounds)?;
     let skipped: HashSet<PromptId> = plan.skip.iter().copied().collect();
@@ -385,6 +410,9 @@ fn check_plan(view: &View, plan: &Plan, bounds: Bounds) -> Result<(), Rule> {
     }
 }
 
+/// The groups of a view, by prompt.
+type Buffered<'v> = HashMap<PromptId, &'v Group>;
+
 /// Returns the prompts that a plan removes from the pool without sampling them.
 fn passed_over(plan: &Plan) -> impl Iterator<Item = PromptId> {
     plan.skip.iter().chain(&plan.defer).chain(&plan.evict).copied()
@@ -401,7 +429,7 @@ fn check_update(update: Option<Geometry>, most: u32) -> Result<(), Rule> {
 fn check_requests(
     requests: &[Request],
     pool: &HashSet<PromptId>,
-    buffered: &HashMap<PromptId, usize>,
+    buffered: &Buffered<'_>,
     skipped: &HashSet<PromptId>,
     bounds: Bounds,
 ) -> Result<(), Rule> {
@@ -428,6 +456,7 @@ fn check_requests(
         if let (Some(own), Some(range)) = (request.sampling, bounds.sampling) {
             check_sampling(p, own, range)?;
         }
+        episodes::check_starts(request, buffered.get(&p).copied())?;
         if skipped.contains(&p) {
             return Err(Rule::RequestedAndSkipped(p));
         }
@@ -443,25 +472,28 @@ fn check_sampling(p: PromptId, own: SamplerSettings, range: SamplerRange) -> Res
     if !(least.max_tokens..=most.max_tokens).contains(&own.max_tokens) {
         return Err(Rule::MaxTokens(p, own.max_tokens, least.max_tokens, most.max_tokens));
     }
+    if !(least.max_turns..=most.max_turns).contains(&own.max_turns) {
+        return Err(Rule::MaxTurns(p, own.max_turns, least.max_turns, most.max_turns));
+    }
     Ok(())
 }
 
-fn check_batch(batch: &Batch, buffered: &HashMap<PromptId, usize>, replay: bool) -> Result<(), Rule> {
+fn check_batch(batch: &Batch, buffered: &Buffered<'_>, replay: bool) -> Result<(), Rule> {
     let mut seen = HashSet::new();
     for pick in &batch.picks {
-        let len = *buffered.get(&pick.prompt).ok_or(Rule::UnknownPick(pick.prompt))?;
+        let group = *buffered.get(&pick.prompt).ok_or(Rule::UnknownPick(pick.prompt))?;
         if !seen.insert(pick.prompt) {
             return Err(Rule::PickedTwice(pick.prompt));
         }
-        check_pick(pick, len)?;
+        check_pick(pick, group)?;
     }
     check_holds(batch, buffered, replay)
 }
 
-fn check_holds(batch: &Batch, buffered: &HashMap<PromptId, usize>, replay: bool) -> Result<(), Rule> {
+fn check_holds(batch: &Batch, buffered: &Buffered<'_>, replay: bool) -> Result<(), Rule> {
     let picks: HashMap<PromptId, &Pick> = batch.picks.iter().map(|pick| (pick.prompt, pick)).collect();
     for hold in &batch.hold {
-        let len = *buffered.get(&hold.prompt).ok_or(Rule::UnknownHold(hold.prompt))?;
+        let len = buffered.get(&hold.prompt).ok_or(Rule::UnknownHold(hold.prompt))?.len();
         let Some(positions) = &hold.rollouts else { continue };
         check_positions(Verb::Held, hold.prompt, positions, len)?;
         if replay {
@@ -484,8 +516,8 @@ fn twice(prompts: &[PromptId]) -> Option<PromptId> {
     prompts.iter().copied().find(|p| !seen.insert(*p))
 }
 
-fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
-    let p = pick.prompt;
+fn check_pick(pick: &Pick, group: &Group) -> Result<(), Rule> {
+    let (p, len) = (pick.prompt, group.len());
     if let Some(positions) = &pick.rollouts {
         check_positions(Verb::Picked, p, positions, len)?;
     }
@@ -503,6 +535,9 @@ fn check_pick(pick: &Pick, len: usize) -> Result<(), Rule> {
         if let Some(index) = own.iter().position(|a| !(-LARGEST..=LARGEST).contains(a)) {
             return Err(Rule::BadGiven(p, index, own[index]));
         }
+    }
+    if let Advantage::ByTurn(own) = &pick.advantage {
+        episodes::check_by_turn(pick, own, group)?;
     }
     Ok(())
 }
@@ -573,9 +608,9 @@ mod tests {
 
     #[test]
     fn a_need_is_named_in_each_language() {
-        for need in
-            [Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating, Need::Parts]
-        {
+        let all =
+            [Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating, Need::Parts];
+        for need in all.into_iter().chain([Need::Turns, Need::Starting]) {
             let (name, hint) = (need.to_string(), need.hint());
             let upper = name.replace('-', "_").to_uppercase();
             for word in [

@@ -71,6 +71,18 @@ pub struct SamplerSettings {
     pub temperature: f32,
     /// The longest answer, in tokens. At least 1.
     pub max_tokens: u32,
+    /// The largest number of an episode's turns. At least 1; 1 for single answers.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub max_turns: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_one(n: &u32) -> bool {
+    *n == 1
 }
 
 /// The range of sampler settings that requests may choose from.
@@ -89,6 +101,9 @@ pub struct Terms {
     pub temperature: f32,
     /// The length limit of answers, in tokens.
     pub max_tokens: u32,
+    /// The limit of an episode's turns; 1 for single answers.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub max_turns: u32,
     /// The range that requests may choose temperature and length limit from, if the policy may choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<SamplerRange>,
@@ -112,7 +127,8 @@ pub struct Terms {
 impl Terms {
     /// Returns the sampler settings for requests that set none.
     pub fn sampling(&self) -> SamplerSettings {
-        SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
+        let Self { temperature, max_tokens, max_turns, .. } = *self;
+        SamplerSettings { temperature, max_tokens, max_turns }
     }
 }
 
@@ -132,6 +148,10 @@ pub enum Need {
     Updating,
     /// The reward components of each rollout.
     Parts,
+    /// The turns of each rollout, and advantages by turn.
+    Turns,
+    /// Requests whose rollouts continue others.
+    Starting,
 }
 
 /// A hint followed by the code that names a need in each SDK.
@@ -165,6 +185,8 @@ impl Need {
             Self::Stopping => naming!("name the need", "stopping", "STOPPING", "Stopping"),
             Self::Updating => naming!("name the need", "updating", "UPDATING", "Updating"),
             Self::Parts => naming!("name the need", "parts", "PARTS", "Parts"),
+            Self::Turns => naming!("name the need", "turns", "TURNS", "Turns"),
+            Self::Starting => naming!("name the need", "starting", "STARTING", "Starting"),
         }
     }
 }
@@ -178,6 +200,8 @@ impl fmt::Display for Need {
             Self::Stopping => "stopping",
             Self::Updating => "updating",
             Self::Parts => "parts",
+            Self::Turns => "turns",
+            Self::Starting => "starting",
         })
     }
 }
@@ -188,6 +212,7 @@ impl Default for Terms {
         Self {
             temperature: 1.0,
             max_tokens: u32::MAX,
+            max_turns: 1,
             requests: None,
             update: Geometry { mini_batch: u32::MAX, passes: 1 },
             costs: TokenCosts::default(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{History, SamplerSettings};
+use crate::{GroupTurns, History, SamplerSettings};
 
 /// A prompt's index in the data set. It is the same in every run over that data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -140,6 +140,9 @@ pub struct Group {
     /// Number of updates made on each rollout. Empty if all are 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trained: Vec<u32>,
+    /// The turns of rollouts that are episodes.
+    #[serde(default, skip_serializing_if = "GroupTurns::are_none")]
+    pub turns: GroupTurns,
 }
 
 impl Group {

@@ -8,17 +8,20 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use crate::preview1;
 
 /// The contract of new projects.
-pub const CONTRACT: &str = include_str!("../../../wit/0.2/allocation.wit");
-/// The previous contract, for projects whose SDK is of that version.
+pub const CONTRACT: &str = include_str!("../../../wit/0.3/allocation.wit");
+/// The contract before it, for projects whose SDK is of that version.
+pub const CONTRACT_0_2: &str = include_str!("../../../wit/0.2/allocation.wit");
+/// The first contract, for projects whose SDK is of that version.
 pub const CONTRACT_0_1: &str = include_str!("../../../wit/0.1/allocation.wit");
 
 /// The contract of graders.
 pub const REWARD: &str = include_str!("../../../wit/reward/0.1/reward.wit");
 
 /// The contracts of a module, by the prefix of its exports' names.
-const BY_EXPORT: [(&str, Kind, &str); 3] = [
+const BY_EXPORT: [(&str, Kind, &str); 4] = [
     ("rollout:allocation/allocator@0.1", Kind::Policy, CONTRACT_0_1),
-    ("rollout:allocation/allocator@0.2", Kind::Policy, CONTRACT),
+    ("rollout:allocation/allocator@0.2", Kind::Policy, CONTRACT_0_2),
+    ("rollout:allocation/allocator@0.3", Kind::Policy, CONTRACT),
     ("rollout:reward/grader@0.1", Kind::Grader, REWARD),
 ];
 

@@ -2,7 +2,8 @@
 
 use allot_allocation::seed::{self, Stream};
 use allot_allocation::{
-    Budget, Column, Columns, Group, LENGTH, Past, Prompt, PromptId, Run, Tally, Terms, Value, View,
+    Budget, Column, Columns, Group, GroupTurns, LENGTH, Origin, Past, Prompt, PromptId, Run, Stopped, Tally,
+    Terms, TurnLength, Value, View,
 };
 
 /// A view and its special feature.
@@ -227,11 +228,14 @@ impl Maker {
             Rewards::Real => (2.0 * random.unit() - 1.0) as f32,
         };
         let rewards: Vec<f32> = (0..n).map(|_| draw()).collect();
+        let correct = rewards.iter().map(|r| *r > 0.5).collect();
+        let tokens: Vec<u32> = (0..n).map(|_| 1 + random.below(500) as u32).collect();
         Group {
             prompt: PromptId(prompt),
             epoch: prompt % 3,
-            correct: rewards.iter().map(|r| *r > 0.5).collect(),
-            tokens: (0..n).map(|_| 1 + random.below(500) as u32).collect(),
+            turns: turns(&tokens),
+            correct,
+            tokens,
             ages: vec![0; n],
             truncated: (0..n).map(|_| random.below(20) == 0).collect(),
             signals: vec![rewards.clone(); self.signals],
@@ -240,6 +244,23 @@ impl Maker {
             rewards,
         }
     }
+}
+
+/// Returns turns of these rollouts, of which the last continues the first if it can.
+fn turns(tokens: &[u32]) -> GroupTurns {
+    let of = |tokens: &u32| {
+        let more = tokens % 4;
+        let rest = (0..more.min(tokens - 1)).map(|_| TurnLength(7, 1));
+        let first = TurnLength(0, tokens - rest.len() as u32);
+        std::iter::once(first).chain(rest).collect::<Vec<_>>()
+    };
+    let lengths: Vec<Vec<TurnLength>> = tokens.iter().map(of).collect();
+    let continued = lengths.len() > 1 && lengths[0].len() > 1;
+    let last = lengths.len().saturating_sub(1);
+    let origin = |i| (i == last).then_some(Origin { rollout: Some(0), turn: 0 });
+    let origins = if continued { (0..lengths.len()).map(origin).collect() } else { Vec::new() };
+    let stopped = tokens.iter().map(|n| if n % 9 == 0 { Stopped::MaxTurns } else { Stopped::Done });
+    GroupTurns { stopped: stopped.collect(), lengths, origins }
 }
 
 fn prompt(id: u32, random: &mut Stream) -> Prompt {

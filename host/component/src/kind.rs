@@ -3,7 +3,7 @@
 /// The kind of a component.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// A policy, which allocates rollouts: `wit/0.2/allocation.wit`.
+    /// A policy, which allocates rollouts: `wit/0.3/allocation.wit`.
     #[default]
     Policy,
     /// A grader, which grades answers: `wit/reward/0.1/reward.wit`.

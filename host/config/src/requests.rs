@@ -14,16 +14,22 @@ pub struct RequestsConfig {
     /// The smallest length limit, in tokens. By default the run's own, which is always the largest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_tokens: Option<u32>,
+    /// The smallest limit of an episode's turns. By default the run's own, which is always the largest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_turns: Option<u32>,
 }
 
 impl RequestsConfig {
     /// Returns the range of settings that a request may choose, for these settings of the run.
     pub fn range(self, run: SamplerSettings) -> SamplerRange {
         let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
-        let least = self.least_tokens.unwrap_or(run.max_tokens);
         SamplerRange {
-            least: SamplerSettings { temperature: lowest, max_tokens: least },
-            most: SamplerSettings { temperature: highest, max_tokens: run.max_tokens },
+            least: SamplerSettings {
+                temperature: lowest,
+                max_tokens: self.least_tokens.unwrap_or(run.max_tokens),
+                max_turns: self.least_turns.unwrap_or(run.max_turns),
+            },
+            most: SamplerSettings { temperature: highest, ..run },
         }
     }
 
@@ -43,6 +49,16 @@ impl RequestsConfig {
             let (least, most) = (least.max_tokens, most.max_tokens);
             let what = format!("`{name}`: `requests.least_tokens` is {least}; expected 1 to {most}");
             return Err(Error::new(what).hint(format!("set it to at most `{limit}`")));
+        }
+        if !(1..=most.max_turns).contains(&least.max_turns) {
+            let (least, most) = (least.max_turns, most.max_turns);
+            let what = format!("`{name}`: `requests.least_turns` is {least}; expected 1 to {most}");
+            let hint = if most == 1 {
+                "leave it out; rollouts are single answers"
+            } else {
+                "set it to at most `environment.max_turns`"
+            };
+            return Err(Error::new(what).hint(hint));
         }
         Ok(())
     }

@@ -101,7 +101,7 @@ impl SimulateConfig {
 
     /// Returns the sampling settings of requests that choose none.
     fn sampling(&self) -> SamplerSettings {
-        SamplerSettings { temperature: 1.0, max_tokens: self.world.longest }
+        SamplerSettings { temperature: 1.0, max_tokens: self.world.longest, max_turns: 1 }
     }
 
     /// Makes the config's paths absolute.

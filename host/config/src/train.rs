@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Columns, Every, Geometry, Need, SamplerRange, Terms, TokenCosts, shown};
+use allot_allocation::{
+    Columns, Every, Geometry, Need, SamplerRange, SamplerSettings, Terms, TokenCosts, shown,
+};
 use allot_base::{Error, Result, absolute, looks_like_a_path};
 use allot_settings::{
     AnyEnvironment, AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision,
@@ -337,6 +339,7 @@ impl TrainConfig {
         Terms {
             temperature: self.sampling.temperature,
             max_tokens: self.sampling.max_tokens,
+            max_turns: self.samplers().max_turns,
             requests: self.requestable(),
             // In the config, 0 means one step for the whole batch.
             update: Geometry {
@@ -353,6 +356,11 @@ impl TrainConfig {
                 (Need::Sampling, self.requests.is_some()),
                 (Need::Parts, !self.reward.parts().is_empty()),
                 (Need::Updating, self.update.by_policy),
+                (Need::Turns, self.environment.is_some()),
+                (
+                    Need::Starting,
+                    self.environment.as_ref().is_some_and(EnvironmentSettings::is_deterministic),
+                ),
             ]
             .into_iter()
             .filter_map(|(need, given)| given.then_some(need))
@@ -543,7 +551,7 @@ impl TrainConfig {
 
     /// Refuses ranges of requests that the engine does not support.
     fn check_requests(&self, name: &str, requests: RequestsConfig) -> Result<()> {
-        requests.check(name, self.sampling.settings(), "sampling.max_tokens")?;
+        requests.check(name, self.samplers(), "sampling.max_tokens")?;
         if !self.engine.is_native() {
             let what = format!("`{name}`: `[requests]` needs updates on this machine, but a server trains");
             return Err(Error::new(what).hint("leave it out: all requests are sampled as `[sampling]` says"));
@@ -674,7 +682,13 @@ impl TrainConfig {
 
     /// Returns the range of sampling settings that a request may choose, if requests may choose.
     fn requestable(&self) -> Option<SamplerRange> {
-        self.requests.map(|requests| requests.range(self.sampling.settings()))
+        self.requests.map(|requests| requests.range(self.samplers()))
+    }
+
+    /// Returns the sampling settings of requests that choose none.
+    fn samplers(&self) -> SamplerSettings {
+        let max_turns = self.environment.as_ref().map_or(1, |environment| environment.max_turns);
+        SamplerSettings { max_turns, ..self.sampling.settings() }
     }
 
     /// Returns the sampling settings that are hardest for a server: a temperature other than 1, if allowed.

@@ -304,8 +304,10 @@ mod tests {
         let samples: Vec<Sample<bool>> =
             (0..rollouts).map(|i| Sample { answer: i % 2 == 0, ..coin.flip(PromptId(7), i, None) }).collect();
         let advantage = |s: &Sample<bool>| if s.answer { 1.0 } else { -1.0 };
-        let batch: Vec<Example<'_, bool>> =
-            samples.iter().map(|sample| Example { sample, advantage: advantage(sample) }).collect();
+        let batch: Vec<Example<'_, bool>> = samples
+            .iter()
+            .map(|sample| Example { sample, advantage: advantage(sample), by_turn: &[] })
+            .collect();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let never = Interrupt::new();
         let mut update = Box::pin(coin.update(&batch, None, &never));

@@ -3,13 +3,39 @@
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use allot_allocation::seed;
+use allot_allocation::{TurnLength, seed};
 
 use crate::Sampling;
 use crate::environments::{Environments, Replies, Said};
-use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Reply, Stopped, Turn, read_tokens};
+use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Past, Reply, Stopped, Turn};
 use crate::request::Answered;
 use crate::talk::{Event, Next, NextTurn};
+
+/// What an episode keeps of another: some turns, and the reply after them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) turns: Vec<Past>,
+    pub(crate) reply: Vec<u32>,
+}
+
+impl Kept {
+    /// Returns what is kept of an episode with these turns, up to one of them; `None` if no turn follows it.
+    pub(crate) fn of(mut turns: Vec<Past>, last: usize) -> Option<Self> {
+        turns.truncate(last.checked_add(2)?);
+        let (reply, _) = turns.pop().filter(|_| turns.len() == last + 1)?;
+        Some(Self { turns, reply })
+    }
+
+    fn generated(&self) -> u32 {
+        self.turns.iter().map(|(_, said)| said.len() as u32).sum()
+    }
+
+    /// Returns the reply that is expected after `given` turns.
+    fn expected(&self, given: usize) -> Option<&[u32]> {
+        let after = (!self.turns.is_empty() && given == self.turns.len()).then_some(&self.reply);
+        self.turns.get(given).map(|(read, _)| read).or(after).map(Vec::as_slice)
+    }
+}
 
 /// An episode under way.
 pub(crate) struct Dialogue {
@@ -17,8 +43,11 @@ pub(crate) struct Dialogue {
     seed: u64,
     sampling: Sampling,
     limits: EpisodeLimits,
+    kept: Kept,
     turns: Vec<Turn>,
     answered: Answered,
+    /// Tokens read from the environment so far.
+    read: usize,
     entropy: f64,
     /// Index of the reply that is awaited, if one is, and since when.
     awaited: Option<(u32, Instant)>,
@@ -31,11 +60,29 @@ pub(crate) struct Dialogue {
 
 impl Dialogue {
     /// Returns an episode that waits for its environment's first reply.
-    pub(crate) fn new(opening: Opening, seed: u64, sampling: Sampling, limits: EpisodeLimits) -> Self {
+    pub(crate) fn new(
+        (opening, seed, kept): (Opening, u64, Kept),
+        sampling: Sampling,
+        limits: EpisodeLimits,
+    ) -> Self {
         let (turns, answered) = (Vec::new(), Answered::default());
         let (awaited, stopped, began) = (Some((0, Instant::now())), None, None);
-        let (entropy, replied) = (0.0, 0);
-        Self { opening, seed, sampling, limits, turns, answered, entropy, awaited, replied, stopped, began }
+        let (entropy, replied, read) = (0.0, 0, 0);
+        Self {
+            opening,
+            seed,
+            sampling,
+            limits,
+            kept,
+            turns,
+            answered,
+            read,
+            entropy,
+            awaited,
+            replied,
+            stopped,
+            began,
+        }
     }
 
     /// Takes a turn that was sampled, and hands it to the environment.
@@ -79,10 +126,22 @@ impl Dialogue {
             Reply::Says(read) => Some(read),
             Reply::TooLong => None,
         };
-        let generated = self.answered.tokens.len() as u32;
+        let given = (self.replied - 1) as usize;
+        if let Some(expected) = self.kept.expected(given) {
+            if read.as_deref() != Some(expected) {
+                let why = "the environment did not reply as it did in the episode that is continued";
+                return Some(Followed::Ended(Ended::failed(why)));
+            }
+            if let Some((read, said)) = self.kept.turns.get(given).cloned() {
+                self.read += read.len();
+                self.await_reply(Said { tokens: &said, log_probs: &[] }, environments, tell);
+                return None;
+            }
+        }
+        let generated = self.kept.generated() + self.answered.tokens.len() as u32;
         self.stopped = self.limit(read.as_ref().map(Vec::len), generated);
         let (None, Some(read)) = (self.stopped, read) else {
-            if self.turns.is_empty() {
+            if self.turns.is_empty() && self.kept.turns.is_empty() {
                 let why = "the environment began with more tokens than `max_read_tokens`";
                 return Some(Followed::Ended(Ended::failed(why)));
             }
@@ -91,6 +150,9 @@ impl Dialogue {
         };
         let sampling = Sampling { max_tokens: self.sampling.max_tokens - generated, ..self.sampling };
         let seed = seed::turn(self.seed, self.turns.len() as u32);
+        self.read += read.len();
+        let kept = self.kept.turns.iter().filter(|_| self.turns.is_empty());
+        let read = [kept.flat_map(|(read, said)| read.iter().chain(said)).copied().collect(), read].concat();
         self.turns.push(Turn { read: read.clone(), tokens: 0 });
         Some(Followed::Next(Next::Turn(number, NextTurn { read, seed, sampling })))
     }
@@ -108,9 +170,10 @@ impl Dialogue {
     /// they are too many.
     fn limit(&self, more: Option<usize>, generated: u32) -> Option<Stopped> {
         let EpisodeLimits { turns, read, whole, .. } = self.limits;
-        let so_far = read_tokens(&self.turns);
+        let so_far = self.read;
+        let played = (self.kept.turns.len() + self.turns.len()) as u32;
         [
-            (self.turns.len() as u32 >= turns, Stopped::MaxTurns),
+            (played >= turns, Stopped::MaxTurns),
             (generated >= self.sampling.max_tokens, Stopped::MaxTokens),
             (more.is_none_or(|more| so_far + more > read as usize), Stopped::MaxReadTokens),
             (whole.zip(self.began).is_some_and(|(most, began)| began.elapsed() > most), Stopped::MaxSeconds),
@@ -130,7 +193,11 @@ impl Dialogue {
         let generated = self.answered.tokens.len().max(1);
         let truncated = matches!(stopped, Stopped::MaxTokens | Stopped::MaxReadTokens);
         let entropy = (self.entropy / generated as f64) as f32;
-        (Answered { entropy, truncated, ..self.answered }, Episode { turns: self.turns, stopped, end })
+        // Without a turn of its own it has read nothing, and keeps nothing.
+        let kept = self.kept.turns.iter().filter(|_| !self.turns.is_empty());
+        let kept = kept.map(|(read, said)| TurnLength(read.len() as u32, said.len() as u32)).collect();
+        let episode = Episode { kept, turns: self.turns, stopped, end };
+        (Answered { entropy, truncated, ..self.answered }, episode)
     }
 }
 

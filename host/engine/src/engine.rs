@@ -1,7 +1,9 @@
 //! The [`Engine`] trait: sampling and updating.
 
 pub use allot_allocation::Cost;
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, TurnLength};
+use std::collections::HashMap;
+
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, Stopped, TurnLength};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -28,7 +30,7 @@ pub enum Purpose {
 /// An engine: samples rollouts and learns from them.
 pub trait Engine {
     /// The content of a rollout: token ids, or anything else that a reward can grade.
-    type Answer;
+    type Answer: Clone;
 
     /// Returns what the engine supports. Read before a run starts.
     fn capabilities(&self) -> Capabilities;
@@ -47,9 +49,13 @@ pub trait Engine {
         interrupt: &Interrupt,
     ) -> impl Future<Output = Result<Sampled<Self::Answer>, EngineError>>;
 
-    /// Returns the turns of a rollout that is an episode.
-    fn turns(_answer: &Self::Answer) -> Vec<TurnLength> {
-        Vec::new()
+    /// Takes the rollouts that the next grant continues, by prompt and by position in the prompt's group. Called
+    /// before [`sample`](Self::sample), if there are any.
+    fn hold(&mut self, _rollouts: HashMap<(PromptId, u32), Self::Answer>) {}
+
+    /// Returns the turns of a rollout that is an episode, and why it stopped.
+    fn turns(_answer: &Self::Answer) -> Option<(Vec<TurnLength>, Stopped)> {
+        None
     }
 
     /// Returns the compute of sampling these rollouts, granted in these lines. Discarded work is
@@ -130,6 +136,8 @@ pub struct Example<'a, A> {
     pub sample: &'a Sample<A>,
     /// The scaled difference between its reward and its baseline.
     pub advantage: f32,
+    /// The advantage of each of its turns. Empty if all have the rollout's.
+    pub by_turn: &'a [f32],
 }
 
 /// Results of an update.

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use allot_allocation::PromptId;
+pub use allot_allocation::{Stopped, TurnLength};
 use serde::{Deserialize, Serialize};
 
 /// Limits of an episode besides its generated tokens.
@@ -21,6 +22,10 @@ pub struct EpisodeLimits {
     /// Time from the end of the first turn after which no further turn begins. Not repeatable.
     pub whole: Option<Duration>,
 }
+
+/// A turn of an episode that another one keeps: the tokens that were read before it, and those that were
+/// generated in it.
+pub type Past = (Vec<u32>, Vec<u32>);
 
 /// An episode that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,41 +47,6 @@ pub enum Reply {
     TooLong,
     /// The episode is over.
     Ends(Ended),
-}
-
-/// Why an episode stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stopped {
-    /// The environment ended it.
-    Done,
-    /// The limit of turns.
-    MaxTurns,
-    /// The limit of generated tokens.
-    MaxTokens,
-    /// The limit of tokens read.
-    MaxReadTokens,
-    /// The limit of calls of tools.
-    MaxToolCalls,
-    /// The limit of seconds.
-    MaxSeconds,
-    /// The environment failed.
-    EnvironmentError,
-}
-
-impl Stopped {
-    /// Returns its name, as in records and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::MaxTurns => "max_turns",
-            Self::MaxTokens => "max_tokens",
-            Self::MaxReadTokens => "max_read_tokens",
-            Self::MaxToolCalls => "max_tool_calls",
-            Self::MaxSeconds => "max_seconds",
-            Self::EnvironmentError => "environment_error",
-        }
-    }
 }
 
 /// The end of an episode, as its environment tells it.
@@ -113,7 +83,10 @@ impl Ended {
 /// The turns and the end of an episode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
-    /// The turns, in order.
+    /// The turns that it keeps of another episode, in order. The first of its own turns reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<TurnLength>,
+    /// Its own turns, in order.
     pub turns: Vec<Turn>,
     /// Why it stopped.
     pub stopped: Stopped,
@@ -132,13 +105,42 @@ pub struct Turn {
 }
 
 impl Episode {
-    /// Returns the number of tokens read from the environment.
+    /// Returns the number of tokens read, those that it keeps of another episode included.
     pub fn read(&self) -> usize {
-        read_tokens(&self.turns)
+        self.turns.iter().map(|turn| turn.read.len()).sum()
+    }
+
+    /// Returns all turns, those that it keeps first. `tokens` are those that it generated itself.
+    pub fn all_turns(&self, tokens: &[u32]) -> Vec<Past> {
+        let first = self.turns.first().map_or(&[][..], |turn| &turn.read);
+        let mut kept = first.iter().copied();
+        let mut all: Vec<Past> = Vec::new();
+        for TurnLength(read, said) in &self.kept {
+            let mut take = |n: &u32| kept.by_ref().take(*n as usize).collect();
+            all.push((take(read), take(said)));
+        }
+        let (mut first, mut generated) = (Some(kept.collect()), tokens.iter().copied());
+        for turn in &self.turns {
+            let said = generated.by_ref().take(turn.tokens as usize).collect();
+            all.push((first.take().unwrap_or_else(|| turn.read.clone()), said));
+        }
+        all
     }
 }
 
-/// Returns the number of tokens read in these turns.
-pub(crate) fn read_tokens(turns: &[Turn]) -> usize {
-    turns.iter().map(|turn| turn.read.len()).sum()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_episode_keeps_is_told_turn_by_turn() {
+        let kept = vec![TurnLength(0, 2), TurnLength(1, 1)];
+        let turn = |read: &[u32], tokens| Turn { read: read.to_vec(), tokens };
+        let turns = vec![turn(&[1, 2, 3, 4, 5], 2), turn(&[8], 1)];
+        let end = Ended::rewarded(1.0, None);
+        let episode = Episode { kept, turns, stopped: Stopped::Done, end };
+        let all = episode.all_turns(&[6, 7, 9]);
+        let told = |read: &[u32], said: &[u32]| (read.to_vec(), said.to_vec());
+        assert_eq!(all, [told(&[], &[1, 2]), told(&[3], &[4]), told(&[5], &[6, 7]), told(&[8], &[9])]);
+    }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Lesson {
     pub(crate) truncated: bool,
     /// Its advantage.
     pub(crate) advantage: f32,
+    /// The advantage of each of its tokens; empty if all have its own.
+    pub(crate) by_token: Vec<f32>,
 }
 
 /// An update, with all its inputs.
@@ -72,6 +74,7 @@ impl Lesson {
             stale: self.stale,
             truncated: self.truncated,
             advantage: self.advantage,
+            by_token: &self.by_token,
         }
     }
 }

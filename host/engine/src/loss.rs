@@ -12,6 +12,8 @@ use crate::core::TokenGradients;
 pub struct LossInputs<'a> {
     /// The scaled difference between its reward and its baseline.
     pub advantage: f64,
+    /// The advantage of each token; empty if all have the answer's.
+    pub by_token: &'a [f32],
     /// Log-probabilities under the current weights.
     pub new: &'a [f32],
     /// Log-probabilities under the weights that ratios are measured from.
@@ -22,6 +24,13 @@ pub struct LossInputs<'a> {
     pub reference: &'a [f32],
     /// Entropies of the tokens' distributions under the current weights; empty without an entropy bonus.
     pub entropies: &'a [f32],
+}
+
+impl LossInputs<'_> {
+    /// Returns the advantage of a token.
+    fn advantage(&self, t: usize) -> f64 {
+        self.by_token.get(t).map_or(self.advantage, |a| f64::from(*a))
+    }
 }
 
 /// Normalization of a batch's losses.
@@ -68,27 +77,14 @@ pub struct Part {
 /// Returns an answer's part of its batch's loss.
 pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) -> Part {
     let n = told.new.len();
-    let (bounds, a) = (config.bounds(), told.advantage);
-    let difference = |x: &[f32], y: &[f32], t: usize| f64::from(x[t]) - f64::from(y[t]);
+    let bounds = config.bounds();
     let mut part = Part { gradient: vec![0.0; n].into(), ..Part::default() };
     let each = over.each(config.kind, n);
-    let total = |x: &[f32], y: &[f32]| (0..n).map(|t| difference(x, y, t)).sum::<f64>();
     match config.kind {
-        LossKind::Gspo | LossKind::Rloo => {
-            // Each ratio is a root of the product of all ratios: the n-th for GSPO, the first for RLOO.
-            let root = if config.kind == LossKind::Gspo { n.max(1) as f64 } else { 1.0 };
-            let weight = (total(told.old, told.sampled) / root).exp();
-            let term = term(bounds, a, (total(told.new, told.old) / root).exp());
-            let scale = weight.min(over.correction) / over.answers as f64;
-            part.value = scale * term.value;
-            part.gradient.log_probs.fill((scale * term.slope / root) as f32);
-            part.clipped_low = if term.side < 0 { n as u64 } else { 0 };
-            part.clipped_high = if term.side > 0 { n as u64 } else { 0 };
-            part.weights = weight * n as f64;
-        }
+        LossKind::Gspo | LossKind::Rloo => by_answer(config, told, over, &mut part),
         LossKind::Grpo | LossKind::DrGrpo | LossKind::Dapo | LossKind::Cispo => {
             for t in 0..n {
-                let weight = difference(told.old, told.sampled, t).exp();
+                let (a, weight) = (told.advantage(t), difference(told.old, told.sampled, t).exp());
                 let ratio = difference(told.new, told.old, t).exp();
                 let term = if config.kind == LossKind::Cispo {
                     // The weight is a constant: no gradient flows through it.
@@ -123,6 +119,37 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
         part.gradient.entropies = vec![-bonus as f32; n];
     }
     part
+}
+
+/// Adds the terms of a loss whose ratio is the whole answer's: a root of the product of all tokens' ratios, the n-th for
+/// GSPO, the first for RLOO. With an advantage for each token it is GSPO-token (Zheng et al. 2025, section 4.3).
+fn by_answer(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization, part: &mut Part) {
+    let (n, bounds) = (told.new.len(), config.bounds());
+    let total = |x: &[f32], y: &[f32]| (0..n).map(|t| difference(x, y, t)).sum::<f64>();
+    let root = if config.kind == LossKind::Gspo { n.max(1) as f64 } else { 1.0 };
+    let weight = (total(told.old, told.sampled) / root).exp();
+    let ratio = (total(told.new, told.old) / root).exp();
+    let scale = weight.min(over.correction) / over.answers as f64;
+    part.weights = weight * n as f64;
+    if told.by_token.is_empty() {
+        let term = term(bounds, told.advantage, ratio);
+        part.value = scale * term.value;
+        part.gradient.log_probs.fill((scale * term.slope / root) as f32);
+        part.clipped_low = if term.side < 0 { n as u64 } else { 0 };
+        part.clipped_high = if term.side > 0 { n as u64 } else { 0 };
+        return;
+    }
+    for t in 0..n {
+        let term = term(bounds, told.advantage(t), ratio);
+        part.value += scale * term.value / n as f64;
+        part.gradient.log_probs[t] = (scale * term.slope / root) as f32;
+        part.clipped_low += u64::from(term.side < 0);
+        part.clipped_high += u64::from(term.side > 0);
+    }
+}
+
+fn difference(x: &[f32], y: &[f32], t: usize) -> f64 {
+    f64::from(x[t]) - f64::from(y[t])
 }
 
 /// One ratio's term of a loss: its value, its derivative by the log of the ratio, and the side
@@ -163,7 +190,8 @@ mod tests {
         [LossKind::Grpo, LossKind::DrGrpo, LossKind::Dapo, LossKind::Gspo, LossKind::Cispo, LossKind::Rloo];
 
     fn told(new: &[f32], advantage: f64) -> LossInputs<'_> {
-        LossInputs { advantage, new, old: &OLD, sampled: &SAMPLED, reference: &REFERENCE, entropies: &[] }
+        let (old, sampled, reference) = (&OLD, &SAMPLED, &REFERENCE);
+        LossInputs { advantage, by_token: &[], new, old, sampled, reference, entropies: &[] }
     }
 
     #[test]
@@ -245,6 +273,23 @@ mod tests {
                 "{kind:?}"
             );
             assert_eq!((part.clipped_low, part.clipped_high), (0, 0));
+        }
+    }
+
+    #[test]
+    fn tokens_with_one_advantage_teach_as_their_answer_would() {
+        for kind in KINDS {
+            let config = LossConfig::of(kind);
+            let whole = part(&config, told(&NEW, 1.3), OVER);
+            let each = part(&config, LossInputs { by_token: &[1.3; 4], ..told(&NEW, 9.0) }, OVER);
+            assert!((whole.value - each.value).abs() < 1e-6, "{kind:?}: {} {}", whole.value, each.value);
+            let pairs = whole.gradient.log_probs.iter().zip(&each.gradient.log_probs);
+            assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-6), "{kind:?}");
+            // A token without an advantage teaches nothing, and changes nothing of the others.
+            let some = LossInputs { by_token: &[1.3, 0.0, 1.3, 0.0], ..told(&NEW, 9.0) };
+            let some = part(&config, some, OVER).gradient.log_probs;
+            assert_eq!((some[1], some[3]), (0.0, 0.0), "{kind:?}");
+            assert!((some[0] - whole.gradient.log_probs[0]).abs() < 1e-6, "{kind:?}");
         }
     }
 

@@ -1,15 +1,18 @@
 //! The engine that runs a language model on this machine.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, TurnLength, seed};
+use allot_allocation::{
+    Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, Start, Stopped, TurnLength, seed,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Request};
-use crate::dialogue::{Dialogue, Followed};
+use crate::dialogue::{Dialogue, Followed, Kept};
 use crate::environments::Replies;
-use crate::episode::Opening;
+use crate::episode::{EpisodeLimits, Opening};
 use crate::flops::Lengths;
 use crate::learner::{Learner, Lesson, Work};
 use crate::model::ModelError;
@@ -50,6 +53,12 @@ impl Answer {
         (all, read)
     }
 
+    /// Returns the advantage of each generated token, from that of each turn. Empty if there is none.
+    fn by_token(&self, by_turn: &[f32]) -> Vec<f32> {
+        let turns = self.episode.iter().flat_map(|episode| &episode.turns);
+        by_turn.iter().zip(turns).flat_map(|(a, turn)| vec![*a; turn.tokens as usize]).collect()
+    }
+
     /// Returns the tokens that were generated in the last turn; all, if it is no episode.
     pub fn last_turn(&self) -> &[u32] {
         let last = self.episode.as_ref().and_then(|episode| episode.turns.last());
@@ -57,7 +66,7 @@ impl Answer {
         &self.tokens[self.tokens.len().saturating_sub(tokens)..]
     }
 
-    /// Returns the number of tokens that its environment said.
+    /// Returns the number of tokens that it read: what its environment said, and what it keeps of another episode.
     pub fn read(&self) -> usize {
         self.episode.as_ref().map_or(0, |episode| episode.read())
     }
@@ -140,13 +149,27 @@ pub struct Native {
     learner: Option<Learner>,
     /// The environments, if rollouts are episodes.
     environments: Option<Box<dyn Environments>>,
+    /// Whether episodes may continue others.
+    continues: bool,
+    /// The episodes that the next grant continues, by prompt and position.
+    held: HashMap<(PromptId, u32), Answer>,
 }
 
 impl Native {
     /// Returns an engine over a model and the tokens of all prompts that it may be asked.
     pub fn new(core: Box<dyn Core>, config: NativeConfig, prompts: Vec<Vec<u32>>) -> Self {
-        let computed = Compute::default();
-        Self { core, config, prompts, version: 0, foreign: None, computed, learner: None, environments: None }
+        Self {
+            core,
+            config,
+            prompts,
+            version: 0,
+            foreign: None,
+            computed: Compute::default(),
+            learner: None,
+            environments: None,
+            continues: false,
+            held: HashMap::new(),
+        }
     }
 
     /// Makes the engine learn while it samples, with a second copy of the model. If the core cannot
@@ -165,6 +188,11 @@ impl Native {
     /// Makes rollouts episodes in these environments.
     pub fn with_environments(self, environments: Box<dyn Environments>) -> Self {
         Self { environments: Some(environments), ..self }
+    }
+
+    /// Lets episodes continue others, which the bound on costs then includes.
+    pub fn with_starts(self) -> Self {
+        Self { continues: true, ..self }
     }
 
     /// The engine's settings.
@@ -226,7 +254,7 @@ impl Native {
     }
 
     /// Returns the episodes of a grant, in its order, each with the seed of its draws.
-    fn openings(&self, grant: &Grant, purpose: Purpose) -> Vec<(Place, Opening, u64)> {
+    fn openings(&self, grant: &Grant, purpose: Purpose) -> Vec<(Place, Opening, u64, Kept)> {
         let run = self.config.seed;
         let mut all = Vec::new();
         for line in grant.lines() {
@@ -234,13 +262,22 @@ impl Native {
             let since =
                 if purpose == Purpose::Training { self.version.saturating_sub(line.begun) } else { 0 };
             let start = seed::start(run, line.prompt, since);
-            for position in line.first..line.first + line.count {
+            for (position, continued) in line.rollouts() {
                 let opening = Opening { number: all.len(), prompt: line.prompt, start };
                 let seed = seed::rollout(run, line.prompt, self.version, position);
-                all.push(((line.prompt, position, line.sampling), opening, seed));
+                let kept = continued.map(|start| self.kept(line.prompt, start)).unwrap_or_default();
+                all.push(((line.prompt, position, line.sampling), opening, seed, kept));
             }
         }
         all
+    }
+
+    /// Returns what a rollout keeps of the episode that it continues.
+    fn kept(&self, prompt: PromptId, start: Start) -> Kept {
+        let answer = self.held.get(&(prompt, start.rollout)).expect("a grant continues what is held");
+        let episode = answer.episode.as_ref().expect("only episodes are continued");
+        let last = episode.kept.len() + start.turn as usize;
+        Kept::of(episode.all_turns(&answer.tokens), last).expect("a turn follows the one that is kept")
     }
 
     /// Samples the episodes of a grant, with their environments.
@@ -254,8 +291,10 @@ impl Native {
         let (sampling, limits) = (self.config.sampling(purpose), environments.limits());
         let channel = Talk::channel();
         let (mut places, mut prompts, mut dialogues) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, opening, seed) in self.openings(grant, purpose) {
-            dialogues.push(Some(Dialogue::new(opening, seed, sampling.with(place.2), limits)));
+        for (place, opening, seed, kept) in self.openings(grant, purpose) {
+            let turns = place.2.map_or(limits.turns, |own| own.max_turns.min(limits.turns));
+            let (own, limits) = (sampling.with(place.2), EpisodeLimits { turns, ..limits });
+            dialogues.push(Some(Dialogue::new((opening, seed, kept), own, limits)));
             places.push(place);
             prompts.push(self.prompt(opening.prompt));
             environments.begin(opening, &Replies::of(&channel.0, opening.number, 0));
@@ -306,7 +345,7 @@ impl Native {
     /// Returns an update on these examples, from the current weights.
     fn work(&self, batch: &[Example<'_, Answer>], geometry: Option<Geometry>) -> Work {
         let one = |example: &Example<'_, Answer>| {
-            let Example { sample, advantage } = *example;
+            let Example { sample, advantage, by_turn } = *example;
             let prompt = self.prompt(sample.prompt);
             let (own, mut observed) = sample.answer.whole();
             for range in &mut observed {
@@ -322,6 +361,7 @@ impl Native {
                 stale: sample.version != self.version,
                 truncated: sample.truncated,
                 advantage,
+                by_token: sample.answer.by_token(by_turn),
             }
         };
         Work {
@@ -355,6 +395,7 @@ impl Engine for Native {
     ) -> Result<Sampled<Answer>, EngineError> {
         if let Some(mut environments) = self.environments.take() {
             let samples = self.play(environments.as_mut(), (&grant, purpose), whole, interrupt);
+            self.held.clear();
             self.environments = Some(environments);
             return samples;
         }
@@ -380,9 +421,14 @@ impl Engine for Native {
         Ok(samples)
     }
 
-    fn turns(answer: &Answer) -> Vec<TurnLength> {
-        let turns = answer.episode.iter().flat_map(|episode| &episode.turns);
-        turns.map(|turn| TurnLength(turn.read.len() as u32, turn.tokens)).collect()
+    fn hold(&mut self, rollouts: HashMap<(PromptId, u32), Answer>) {
+        self.held = rollouts;
+    }
+
+    fn turns(answer: &Answer) -> Option<(Vec<TurnLength>, Stopped)> {
+        let episode = answer.episode.as_ref()?;
+        let turns = episode.turns.iter().map(|turn| TurnLength(turn.read.len() as u32, turn.tokens));
+        Some((turns.collect(), episode.stopped))
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
@@ -426,6 +472,8 @@ impl Engine for Native {
         let (shape, adapted) = (self.core.shape(), self.core.adapted());
         // What an environment may say at most is part of the bound.
         let read = self.environments.as_ref().map_or(0, |environments| environments.limits().read as usize);
+        // And what was generated in another episode.
+        let read = if self.continues { read + self.config.sampling.max_tokens as usize } else { read };
         let (prompt, answer) = (self.prompt(prompt).len(), tokens as usize);
         let lengths = Lengths { prompt, answer, read };
         let anew = self.config.update.old_log_probs.may_be_computed(self.foreign.is_some());

@@ -28,6 +28,14 @@ pub struct TrainingSample<'a> {
     pub truncated: bool,
     /// Its advantage.
     pub advantage: f32,
+    /// The advantage of each of its tokens; empty if all have its own.
+    pub by_token: &'a [f32],
+}
+
+impl TrainingSample<'_> {
+    fn has_advantage(&self) -> bool {
+        if self.by_token.is_empty() { self.advantage != 0.0 } else { self.by_token.iter().any(|a| *a != 0.0) }
+    }
 }
 
 /// Inputs of an update besides the batch.
@@ -133,7 +141,7 @@ fn mini_batches<'a>(lessons: &[TrainingSample<'a>], context: UpdateContext<'_>) 
     let config = context.update;
     let masked = |l: &TrainingSample<'_>| config.masks(l.truncated);
     let counts = |l: &&TrainingSample<'_>| {
-        !masked(l) && (l.advantage != 0.0 || config.loss.teaches_without_advantage())
+        !masked(l) && (l.has_advantage() || config.loss.teaches_without_advantage())
     };
     let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
     let mut next = 0;
@@ -174,6 +182,7 @@ fn micro_step(
         };
         let inputs = LossInputs {
             advantage: f64::from(lesson.advantage),
+            by_token: lesson.by_token,
             new: &new,
             old,
             sampled,

@@ -371,10 +371,12 @@ impl Loop {
         for pick in &batch.picks {
             let Some(group) = groups.get(&pick.prompt) else { continue };
             let advantages = advantage::of_pick(pick, group, self.of.scale);
-            for (position, advantage) in pick.positions(group.len()).into_iter().zip(advantages) {
+            let by_turn = advantage::by_turn(pick).into_iter().chain(std::iter::repeat_with(Vec::new));
+            let picked = pick.positions(group.len()).into_iter().zip(advantages.into_iter().zip(by_turn));
+            for (position, (advantage, by_turn)) in picked {
                 if let Some(id) = self.state.buffer.rollout(pick.prompt, position) {
                     let age = group.ages[position];
-                    learned.push(Learned { id, prompt: pick.prompt, age, advantage });
+                    learned.push(Learned { id, prompt: pick.prompt, age, advantage, by_turn });
                 }
             }
         }
@@ -403,9 +405,11 @@ impl Loop {
                 None => step.parts.entry(name.clone()).or_default().add(f64::from(*x)),
             }
         }
-        let each = lines.iter().flat_map(|line| std::iter::repeat_n(line.sampling, line.count as usize));
-        let came = outcomes.iter().zip(each).map(|(o, sampling)| Outcome { sampling, ..o.clone() });
-        let first = self.state.buffer.add(came);
+        let each = lines.iter().flat_map(|line| line.rollouts().map(|(_, start)| (line.sampling, start)));
+        let came = outcomes.iter().zip(each);
+        let outcomes: Vec<Outcome> =
+            came.map(|(o, (sampling, start))| Outcome { sampling, start, ..o.clone() }).collect();
+        let first = self.state.buffer.add(outcomes.iter().cloned());
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }
@@ -416,7 +420,7 @@ impl Loop {
         let more = (asked > 0).then(|| self.grant(&mut step.portions, costs));
         let (more, clipped) = more.map_or((0, None), |(grant, clipped)| (grant.rollouts(), clipped));
         let rollouts = outcomes.first().map(|one| {
-            let sampled = Sampled::of(outcomes, one.signals.len());
+            let sampled = Sampled::of(&outcomes, one.signals.len());
             Box::new(Rollouts { step: self.state.steps, round: step.round, sampled, more })
         });
         self.state.at = if more == 0 {
@@ -465,7 +469,7 @@ impl Loop {
             trained: settled.trained.len() as u64,
             again: settled.again,
             unaffordable,
-            effective: update.rollouts.iter().filter(|rollout| rollout.advantage != 0.0).count() as u64,
+            effective: update.rollouts.iter().filter(|rollout| rollout.is_effective()).count() as u64,
             released: settled.released.len() as u64,
             flat: settled.released.iter().filter(|id| flat.contains(id)).count() as u64,
             stale: settled.stale.len() as u64,

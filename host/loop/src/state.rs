@@ -143,7 +143,7 @@ pub struct Update {
 }
 
 /// A rollout to train on.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// The rollout's number.
     pub id: RolloutId,
@@ -151,8 +151,18 @@ pub struct Learned {
     pub prompt: PromptId,
     /// Model updates made since it was sampled.
     pub age: u32,
-    /// The rollout's advantage.
+    /// The rollout's advantage: the mean over its turns, if they have their own.
     pub advantage: f32,
+    /// The advantage of each turn. Empty if all have the rollout's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_turn: Vec<f32>,
+}
+
+impl Learned {
+    /// Returns whether an advantage is not 0.
+    pub fn is_effective(&self) -> bool {
+        self.advantage != 0.0 || self.by_turn.iter().any(|a| *a != 0.0)
+    }
 }
 
 /// The reason for a normal end of a run.

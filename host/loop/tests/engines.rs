@@ -60,7 +60,7 @@ fn plan(view: &View, replay: bool) -> Plan {
                 let mut some = || draws.below(3) as u32;
                 let until = Enough { correct: some(), wrong: some(), portion: 1 + some() };
                 let until = (draws.below(3) > 0).then_some(until);
-                let own = SamplerSettings { temperature: 0.7, max_tokens: 4 };
+                let own = SamplerSettings { temperature: 0.7, max_tokens: 4, max_turns: 1 };
                 let sampling = (draws.below(3) == 0).then_some(own);
                 order.push(Request { until, sampling, ..Request::new(prompt, 1 + draws.below(7) as u32) });
             }

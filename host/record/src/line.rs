@@ -6,7 +6,7 @@
 use allot_allocation::advantage::Scale;
 use allot_allocation::{
     Action, Budget, Ceilings, Column, Compute, Group, Limits, Order, Outcome, Plan, Portions, Prompt,
-    PromptId, Run, Spent, Terms, TurnLength, Value, View, total,
+    PromptId, Run, Spent, Start, Stopped, Terms, TurnLength, Value, View, total,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -184,6 +184,12 @@ pub struct Sampled {
     /// Each rollout's turns, if they are episodes: tokens read before a turn, and generated in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<Vec<TurnLength>>,
+    /// Why each rollout stopped, if they are episodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<Stopped>,
+    /// What each rollout continues, if one does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts: Vec<Option<Start>>,
     /// Number of further rollouts that could not be scored.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unscorable: u32,
@@ -316,6 +322,8 @@ impl Sampled {
                     truncated: String::new(),
                     signals: vec![Vec::new(); signals],
                     turns: Vec::new(),
+                    stopped: Vec::new(),
+                    starts: Vec::new(),
                     unscorable: 0,
                 });
             }
@@ -332,6 +340,11 @@ impl Sampled {
             if !outcome.turns.is_empty() || !last.turns.is_empty() {
                 last.turns.resize(last.rewards.len() - 1, Vec::new());
                 last.turns.push(outcome.turns.clone());
+            }
+            last.stopped.extend(outcome.stopped);
+            if outcome.start.is_some() || !last.starts.is_empty() {
+                last.starts.resize(last.rewards.len() - 1, None);
+                last.starts.push(outcome.start);
             }
         }
         all
@@ -358,6 +371,8 @@ impl Sampled {
         };
         if !self.turns.is_empty() && self.turns.len() != n
             || !self.turns.iter().zip(&self.tokens).all(adds_up)
+            || ![0, n].contains(&self.stopped.len())
+            || ![0, n].contains(&self.starts.len())
         {
             return None;
         }
@@ -371,6 +386,8 @@ impl Sampled {
             signals: self.signals.iter().map(|list| list[i]).collect(),
             sampling: None,
             turns: self.turns.get(i).cloned().unwrap_or_default(),
+            stopped: self.stopped.get(i).copied(),
+            start: self.starts.get(i).copied().flatten(),
         };
         Some((0..n).map(one).collect())
     }

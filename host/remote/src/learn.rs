@@ -111,7 +111,15 @@ impl Batch {
         let advantage = f64::from(lesson.advantage);
         part(
             &update.loss,
-            LossInputs { advantage, new, old: &lesson.old, sampled, reference: &[], entropies: &[] },
+            LossInputs {
+                advantage,
+                by_token: &[],
+                new,
+                old: &lesson.old,
+                sampled,
+                reference: &[],
+                entropies: &[],
+            },
             self.over,
         )
     }

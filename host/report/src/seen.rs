@@ -134,6 +134,7 @@ mod tests {
             signals: Vec::new(),
             sampling: Vec::new(),
             trained: Vec::new(),
+            turns: allot_allocation::GroupTurns::default(),
         }
     }
 

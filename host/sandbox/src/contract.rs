@@ -7,7 +7,7 @@ use wasmtime::component::{Component, Linker};
 
 use crate::calls::Linked;
 use crate::guest::GuestState;
-use crate::{Kind, kind, v0_1, v0_2};
+use crate::{Kind, kind, v0_1, v0_2, v0_3};
 
 /// A version of the policy contract, ordered from oldest to newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,11 +16,13 @@ pub enum Contract {
     V0_1,
     /// `wit/0.2/allocation.wit`.
     V0_2,
+    /// `wit/0.3/allocation.wit`.
+    V0_3,
 }
 
 impl Contract {
     /// All supported versions.
-    pub const ALL: [Self; 2] = [Self::V0_1, Self::V0_2];
+    pub const ALL: [Self; 3] = [Self::V0_1, Self::V0_2, Self::V0_3];
 
     /// Returns the version that a component with an export of version `version` uses.
     pub(crate) fn of(version: &str) -> Option<Self> {
@@ -41,6 +43,7 @@ impl Contract {
         match self {
             Self::V0_1 => v0_1::link(linker, component),
             Self::V0_2 => v0_2::link(linker, component),
+            Self::V0_3 => v0_3::link(linker, component),
         }
     }
 }
@@ -50,6 +53,7 @@ impl fmt::Display for Contract {
         f.write_str(match self {
             Self::V0_1 => "0.1",
             Self::V0_2 => "0.2",
+            Self::V0_3 => "0.3",
         })
     }
 }

@@ -19,7 +19,8 @@ use crate::cost::Cost;
 use crate::facts::{COUNTS, Facts, MEASURES, Named, Prompts};
 use crate::fault::{Fault, Misuse, Refusal};
 use crate::restricted_wasi::Other;
-use crate::v0_2::{uses_what_it_described, with_run, with_run_and_view};
+use crate::shown::uses_what_it_described;
+use crate::v0_3::{with_run, with_run_and_view};
 
 use process::Process;
 

@@ -335,6 +335,13 @@ impl Fault {
             Self::Lacking(Need::Replay) => {
                 Some("use `allot train` or `simulate`: a trainer in Python discards what it has trained on")
             }
+            Self::Lacking(Need::Turns) => {
+                Some("make rollouts episodes, with a section [environment]; a trainer in Python has none")
+            }
+            Self::Lacking(Need::Starting) => Some(
+                "use an environment that replies alike to what it is told alike: `guess`, or a class with \
+                 `environment.deterministic = true`",
+            ),
             Self::WithoutColumn(_) => Some(
                 "name a policy that needs only the columns of the run's own policy: the record has no others",
             ),

@@ -10,6 +10,7 @@ use wasmtime::{Engine, ResourceLimiter, Store};
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
 use crate::facts::Facts;
+use crate::fault::Misuse;
 use crate::restricted_wasi::{LOG, RestrictedWasi};
 
 /// Bytes that a log line counts in addition to its text.
@@ -89,6 +90,14 @@ impl ResourceLimiter for Limiter {
 }
 
 impl GuestState {
+    /// Returns the facts that the guest asks for.
+    pub(crate) fn facts(&mut self) -> wasmtime::Result<&mut Facts> {
+        self.facts.as_mut().ok_or_else(|| {
+            let what = "asked for facts, which only `decide` may do".to_owned();
+            Misuse::new(what, "ask for them in `decide`").into()
+        })
+    }
+
     /// Returns a fresh store for one call. The guest may return at most `most` bytes at a time.
     pub fn store(
         engine: &Engine,

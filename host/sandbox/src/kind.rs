@@ -8,7 +8,7 @@ pub(crate) const REWARD: &str = "0.1";
 /// Returns a contract's supported versions, oldest first; for policies, in the order of `Contract::ALL`.
 fn versions(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Policy => &["0.1", "0.2"],
+        Kind::Policy => &["0.1", "0.2", "0.3"],
         Kind::Grader => &[REWARD],
     }
 }
@@ -45,7 +45,10 @@ fn numbers(version: &str) -> Option<(u64, u64)> {
 
 /// Returns the supported versions, in words.
 pub(crate) fn known(kind: Kind) -> String {
-    versions(kind).join(" and ")
+    match versions(kind) {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        all => all.concat(),
+    }
 }
 
 /// Returns the version in `PACKAGE/NAME@VERSION`, empty if there is none.
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_is_newer_is_told_from_what_is_no_version_at_all() {
-        assert!(["0.3.0", "0.10", "1.0.0"].iter().all(|version| is_newer(Kind::Policy, version)));
+        assert!(["0.4.0", "0.10", "1.0.0"].iter().all(|version| is_newer(Kind::Policy, version)));
         assert!(["", "0.0.9", "draft", "0.x"].iter().all(|version| !is_newer(Kind::Policy, version)));
     }
 }

@@ -37,8 +37,10 @@ mod policy;
 mod restricted_wasi;
 mod reward_v0_1;
 mod sandbox;
+mod shown;
 mod v0_1;
 mod v0_2;
+mod v0_3;
 
 pub use allot_allocation::log::{Level, LogLine};
 pub use allot_component::{Caps, Description, Kind, Setting, sha256, shipped};
@@ -57,4 +59,4 @@ pub use sandbox::Sandbox;
 /// The contract's package, without its version.
 pub const CONTRACT: &str = "rollout:allocation";
 /// The version of the contract that new policies are built for.
-pub const CONTRACT_VERSION: &str = "0.2.0";
+pub const CONTRACT_VERSION: &str = "0.3.0";

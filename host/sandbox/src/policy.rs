@@ -45,7 +45,7 @@ impl Policy {
     pub fn draft(draft: Draft, sha256: String, size: u64) -> Result<Self, LoadError> {
         Self::described(Self {
             calls: Box::new(draft),
-            contract: Contract::V0_2,
+            contract: Contract::V0_3,
             inspection: Inspection { version: CONTRACT_VERSION.to_owned(), wasi: false },
             draft: true,
             description: Description::default(),
@@ -95,10 +95,12 @@ impl Policy {
     }
 
     /// Returns another policy's run as this policy would see it as an observer. Needs that concern only
-    /// requests and updates are granted, because an observer's requests are not carried out.
+    /// requests and updates are granted, because an observer's requests are not carried out, and so are turns: those
+    /// of rollouts that are no episodes are empty.
     pub fn shown_too(&self, run: Run) -> Run {
         let mut terms = run.terms.clone().unwrap_or_default();
         terms.needs.extend([Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating]);
+        terms.needs.extend([Need::Turns, Need::Starting]);
         let needs = self.among_needs(&terms.needs);
         let columns = terms.columns.among(&self.description.columns);
         let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, columns, ..terms });

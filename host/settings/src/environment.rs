@@ -31,6 +31,10 @@ pub struct EnvironmentSettings {
     /// Most episodes that are open at a time; by default all that a step asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_open: Option<u32>,
+    /// Whether an environment of class `class` replies alike whenever it begins alike and hears the same, so that
+    /// rollouts can be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deterministic: Option<bool>,
     /// The class of environment `class`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ClassConfig>,
@@ -173,10 +177,19 @@ impl EnvironmentSettings {
         verifiers.then(|| self.process.clone().unwrap_or_default().command)
     }
 
+    /// Returns whether a rollout can be continued: the environment is known or said to be deterministic.
+    pub fn is_deterministic(&self) -> bool {
+        self.environment.embedded().is_some() || self.deterministic == Some(true)
+    }
+
     /// Returns the key that only environment `class` has, if it is given.
     fn countless(&self) -> Option<&'static str> {
         let threads = self.process.as_ref().is_some_and(|p| p.threads != SidecarConfig::default().threads);
-        let given = [("max_tool_calls", self.max_tool_calls.is_some()), ("process.threads", threads)];
+        let given = [
+            ("max_tool_calls", self.max_tool_calls.is_some()),
+            ("deterministic", self.deterministic.is_some()),
+            ("process.threads", threads),
+        ];
         given.into_iter().find_map(|(key, given)| given.then_some(key))
     }
 
@@ -190,8 +203,12 @@ impl EnvironmentSettings {
         }
         let Some(key) = self.countless().filter(|_| is_own) else { return Ok(()) };
         let what = format!("`{name}` has `environment.{key}`, which `{own}` does not have");
-        let hint =
-            "leave it out; `max_turns` bounds rounds of calls, and one process runs many episodes at a time";
+        let hint = match key {
+            "deterministic" => "leave it out; the turns of a task set can't be played again",
+            _ => {
+                "leave it out; `max_turns` bounds rounds of calls, and one process runs many episodes at a time"
+            }
+        };
         Err(Error::new(what).hint(hint))
     }
 
@@ -233,8 +250,12 @@ impl EnvironmentSettings {
             return refused(what, "leave it out");
         }
         self.check_verifiers(name)?;
-        let of_class = [("max_tool_calls", self.max_tool_calls), ("max_open", self.max_open)];
-        let given = of_class.iter().find(|(_, given)| given.is_some());
+        let of_class = [
+            ("max_tool_calls", self.max_tool_calls.is_some()),
+            ("max_open", self.max_open.is_some()),
+            ("deterministic", self.deterministic.is_some()),
+        ];
+        let given = of_class.iter().find(|(_, given)| *given);
         if let (Some((key, _)), true) = (given, self.environment.embedded().is_some()) {
             return refused(format!("has `environment.{key}`, which `{own}` does not have"), "leave it out");
         }

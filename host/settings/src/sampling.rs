@@ -39,7 +39,7 @@ impl Sampling {
 
     /// Returns the settings that a request may change.
     pub fn settings(&self) -> SamplerSettings {
-        SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens }
+        SamplerSettings { temperature: self.temperature, max_tokens: self.max_tokens, max_turns: 1 }
     }
 
     /// Returns the divisor of logits: 1 at temperature 0.

@@ -7,7 +7,7 @@
 // Each call has a memory of its own, which goes when the call ends. So nothing is ever freed.
 //
 // Compiled for the machine at hand the three are plain functions that a test calls (see `made.h`);
-// compiled for Wasm they are a component of the contract `rollout:allocation@0.2.0`.
+// compiled for Wasm they are a component of the contract `rollout:allocation@0.3.0`.
 #ifndef ALLOT_H
 #define ALLOT_H
 
@@ -22,6 +22,7 @@ typedef rollout_allocation_types_enough_t allot_enough;
 typedef rollout_allocation_types_error_t allot_error;
 typedef rollout_allocation_types_group_t allot_group;
 typedef rollout_allocation_types_hold_t allot_hold_of;
+typedef rollout_allocation_types_origin_t allot_origin;
 typedef rollout_allocation_types_past_t allot_past;
 typedef rollout_allocation_types_pick_t allot_pick;
 typedef rollout_allocation_types_plan_t allot_plan;
@@ -31,7 +32,10 @@ typedef rollout_allocation_types_request_t allot_request;
 typedef rollout_allocation_types_run_t allot_run;
 typedef rollout_allocation_types_sampling_t allot_sampling_of;
 typedef rollout_allocation_types_setting_t allot_setting;
+typedef rollout_allocation_types_start_t allot_start_of;
+typedef rollout_allocation_types_stopped_t allot_stopped;
 typedef rollout_allocation_types_tally_t allot_tally;
+typedef rollout_allocation_types_turn_t allot_turn;
 typedef rollout_allocation_types_update_t allot_update_of;
 typedef rollout_allocation_types_value_t allot_value;
 typedef rollout_allocation_types_view_t allot_view;
@@ -92,6 +96,8 @@ enum {
   ALLOT_STOPPING = ROLLOUT_ALLOCATION_TYPES_NEEDS_STOPPING,
   ALLOT_UPDATING = ROLLOUT_ALLOCATION_TYPES_NEEDS_UPDATING,
   ALLOT_PARTS = ROLLOUT_ALLOCATION_TYPES_NEEDS_PARTS,
+  ALLOT_TURNS = ROLLOUT_ALLOCATION_TYPES_NEEDS_TURNS,
+  ALLOT_STARTING = ROLLOUT_ALLOCATION_TYPES_NEEDS_STARTING,
 };
 
 // What else the policy makes use of: `allot_needs(self, ALLOT_REPLAY | ALLOT_STOPPING)`.
@@ -158,6 +164,16 @@ static inline uint32_t allot_age(const allot_group *group) {
     if (group->ages.ptr[i] > oldest) oldest = group->ages.ptr[i];
   return oldest;
 }
+
+// Why an episode ended: `group->stopped`, for a policy that needs ALLOT_TURNS.
+enum {
+  ALLOT_STOPPED_DONE = ROLLOUT_ALLOCATION_TYPES_STOPPED_DONE,
+  ALLOT_STOPPED_MAX_TURNS = ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_TURNS,
+  ALLOT_STOPPED_MAX_TOKENS = ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_TOKENS,
+  ALLOT_STOPPED_MAX_READ_TOKENS = ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_READ_TOKENS,
+  ALLOT_STOPPED_MAX_TOOL_CALLS = ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_TOOL_CALLS,
+  ALLOT_STOPPED_MAX_SECONDS = ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_SECONDS,
+};
 
 // Standard deviation of a visit's rewards as contract 0.1 had it: of the population, divided by n.
 static inline float allot_deviation(const allot_past *past) {
@@ -278,10 +294,25 @@ static inline void allot_until(allot_request *request, uint32_t correct, uint32_
   request->until.val = (allot_enough){correct, wrong, portion};
 }
 
-// Samples a request in another way, within `run->sampling`. The policy needs ALLOT_SAMPLING.
-static inline void allot_sampling(allot_request *request, float temperature, uint32_t max_tokens) {
+// Samples a request in another way, within `run->sampling`: what is to stay as it is comes from
+// `run->sampling.default_`. The policy needs ALLOT_SAMPLING.
+static inline void allot_sampling(allot_request *request, float temperature, uint32_t max_tokens,
+                                  uint32_t max_turns) {
   request->sampling.is_some = true;
-  request->sampling.val = (allot_sampling_of){temperature, max_tokens};
+  request->sampling.val = (allot_sampling_of){temperature, max_tokens, max_turns};
+}
+
+// Lets rollout `i` of a request's `count`, from 0, continue a buffered rollout of the prompt, by its position in
+// the group, after its turn `turn`, from 0. Those that are not told to continue any begin with the prompt. The
+// policy needs ALLOT_STARTING.
+static inline void allot_start(allot_request *request, uint32_t i, uint32_t rollout, uint32_t turn) {
+  allot_assert(i < request->count);
+  if (!request->starts.len) {
+    request->starts.ptr = allot_new(request->count, sizeof *request->starts.ptr);
+    request->starts.len = request->count;
+  }
+  request->starts.ptr[i].is_some = true;
+  request->starts.ptr[i].val = (allot_start_of){rollout, turn};
 }
 
 // Train on all rollouts of a prompt, measured against each other. The pick may be changed until
@@ -323,6 +354,18 @@ static inline void allot_given(allot_pick *pick, const float *advantages, size_t
   memset(&pick->advantage, 0, sizeof pick->advantage);
   pick->advantage.tag = ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GIVEN;
   for (size_t i = 0; i < n; i++) allot_push(&pick->advantage.val.given, advantages[i]);
+}
+
+// Gives the next rollout of a pick the policy's own advantages by turn, one for each of its `n` turns: to be called
+// for each of the rollouts picked, in that order. The policy needs ALLOT_TURNS.
+static inline void allot_by_turn(allot_pick *pick, const float *advantages, size_t n) {
+  if (pick->advantage.tag != ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_BY_TURN) {
+    memset(&pick->advantage, 0, sizeof pick->advantage);
+    pick->advantage.tag = ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_BY_TURN;
+  }
+  allot_numbers turns = {NULL, 0};
+  for (size_t i = 0; i < n; i++) allot_push(&turns, advantages[i]);
+  allot_push(&pick->advantage.val.by_turn, turns);
 }
 
 // Keeps the rollouts of a prompt buffered for the next step, all that the plan does not pick. Only a plan

@@ -14,15 +14,17 @@
   ((condition) ? (void)0                                                          \
                : (fprintf(stderr, "%s:%d: `%s` does not hold\n", __FILE__, __LINE__, #condition), exit(1)))
 
-// A run with the policy's default settings, and its columns with one number for each prompt.
+// A run with the policy's default settings, and its columns with one number for each prompt. Its rollouts are
+// episodes if the policy needs that.
 static inline allot_run made_run(void) {
   allot_description self;
   allot_run run = {{NULL, 0}, .prompts = 1000, .steps = 100, .groups = 4, .rollouts = 8, .pool = 64, .max_age = 8};
-  run.sampling.default_ = (allot_sampling_of){1, 1024};
-  run.sampling.least = (allot_sampling_of){0, 1};
-  run.sampling.most = (allot_sampling_of){2, 1024};
-  run.update = (allot_update_of){UINT32_MAX, 4};
   describe(&self);
+  const uint32_t turns = self.needs & (ALLOT_TURNS | ALLOT_STARTING) ? 8 : 1;
+  run.sampling.default_ = (allot_sampling_of){1, 1024, turns};
+  run.sampling.least = (allot_sampling_of){0, 1, 1};
+  run.sampling.most = (allot_sampling_of){2, 1024, turns};
+  run.update = (allot_update_of){UINT32_MAX, 4};
   for (size_t i = 0; i < self.columns.len; i++) {
     const rollout_allocation_types_column_t column = {self.columns.ptr[i], 1, {NULL, 0}};
     allot_push(&run.columns, column);
@@ -78,6 +80,21 @@ static inline allot_group made_group(allot_prompt_id prompt, const char *marks) 
   policy_list_f32_t rewards = {NULL, 0};
   for (; *marks; marks++) allot_push(&rewards, *marks == '1');
   return made_rewarded(prompt, rewards.ptr, rewards.len);
+}
+
+// The same of episodes, one number of turns for each mark. A turn is of 5 tokens, and between two of them are 3 of
+// the environment, which ended them all. All began with the prompt.
+static inline allot_group made_episodes(allot_prompt_id prompt, const char *marks, const uint32_t *turns) {
+  allot_group group = made_group(prompt, marks);
+  for (size_t i = 0; i < allot_len(&group); i++) {
+    rollout_allocation_types_list_turn_t own = {NULL, 0};
+    for (uint32_t k = 0; k < turns[i]; k++) allot_push(&own, ((allot_turn){k ? 3 : 0, 5}));
+    group.lengths.ptr[i] = 5 * turns[i];
+    allot_push(&group.turns, own);
+    allot_push(&group.stopped, ALLOT_STOPPED_DONE);
+    allot_push(&group.origins, (rollout_allocation_types_option_origin_t){0});
+  }
+  return group;
 }
 
 // The only visit of a prompt: so many of `rollouts` correct, rewards as `made_group` makes them.

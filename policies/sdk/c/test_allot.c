@@ -110,9 +110,10 @@ static void what_only_some_need_is_put_together(void) {
   allot_request *request = allot_ask(&plan, 3, 8);
   expect(!request->until.is_some && !request->sampling.is_some);
   allot_until(request, 1, 0, 4);
-  allot_sampling(request, 0.5f, 64);
+  allot_sampling(request, 0.5f, 64, 2);
   allot_defer(&plan, 5);
   expect(made_requests(plan).ptr[0].until.val.portion == 4 && made_requests(plan).ptr[0].sampling.val.max_tokens == 64);
+  expect(made_requests(plan).ptr[0].sampling.val.max_turns == 2 && made_requests(plan).ptr[0].starts.len == 0);
   expect(plan.defer.len == 1 && plan.defer.ptr[0] == 5);
 
   plan = allot_train();
@@ -127,6 +128,47 @@ static void what_only_some_need_is_put_together(void) {
   describe(&self);
   expect(self.needs == (ALLOT_REPLAY | ALLOT_STOPPING) && allot_is(self.columns.ptr[0], "level"));
   expect(made_run().columns.len == 1 && made_run().columns.ptr[0].width == 1);
+  expect(made_run().sampling.default_.max_turns == 1);
+}
+
+static void episodes_are_looked_at(void) {
+  const allot_group group = made_episodes(7, "101", (uint32_t[]){2, 0, 1});
+  expect(group.turns.len == 3 && group.turns.ptr[0].len == 2 && group.turns.ptr[1].len == 0);
+  const allot_turn *turn = group.turns.ptr[0].ptr;
+  expect(turn[0].read == 0 && turn[1].read == 3 && turn[0].tokens + turn[1].tokens == group.lengths.ptr[0]);
+  expect(group.stopped.len == 3 && group.stopped.ptr[2] == ALLOT_STOPPED_DONE);
+  expect(group.origins.len == 3 && !group.origins.ptr[0].is_some && allot_solved(&group) == 2);
+  const allot_group answers = made_group(7, "10");
+  expect(answers.turns.len == 0 && answers.stopped.len == 0 && answers.origins.len == 0);
+}
+
+static void plans_for_episodes_are_put_together(void) {
+  allot_plan plan = allot_sample();
+  allot_request *request = allot_ask(&plan, 3, 4);
+  allot_start(request, 1, 5, 2);
+  allot_start(request, 3, 0, 1);
+  allot_ask(&plan, 4, 4);
+  const rollout_allocation_types_list_option_start_t starts = made_requests(plan).ptr[0].starts;
+  expect(starts.len == 4 && !starts.ptr[0].is_some && !starts.ptr[2].is_some);
+  expect(starts.ptr[1].is_some && starts.ptr[1].val.rollout == 5 && starts.ptr[1].val.turn == 2);
+  expect(starts.ptr[3].is_some && starts.ptr[3].val.rollout == 0 && starts.ptr[3].val.turn == 1);
+  expect(made_requests(plan).ptr[1].starts.len == 0);
+
+  plan = allot_train();
+  allot_pick *pick = allot_pick_all(&plan, 7);
+  allot_given(pick, (float[]){1, 2}, 2);
+  allot_by_turn(pick, (float[]){0.5f, -1}, 2);
+  allot_by_turn(pick, NULL, 0);
+  allot_by_turn(pick, (float[]){2}, 1);
+  expect(pick->advantage.tag == ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_BY_TURN);
+  const policy_list_list_f32_t own = pick->advantage.val.by_turn;
+  expect(own.len == 3 && own.ptr[0].len == 2 && own.ptr[1].len == 0 && own.ptr[2].len == 1);
+  expect(own.ptr[0].ptr[0] == 0.5f && own.ptr[0].ptr[1] == -1 && own.ptr[2].ptr[0] == 2);
+
+  allot_description self;
+  describe(&self);
+  allot_needs(&self, ALLOT_TURNS | ALLOT_STARTING);
+  expect(self.needs == (ALLOT_REPLAY | ALLOT_STOPPING | ALLOT_TURNS | ALLOT_STARTING));
 }
 
 static void facts_are_those_that_were_made(void) {
@@ -173,7 +215,9 @@ int main(void) {
   groups_are_looked_at();
   plans_are_put_together();
   what_only_some_need_is_put_together();
+  episodes_are_looked_at();
+  plans_for_episodes_are_put_together();
   facts_are_those_that_were_made();
   state_comes_back();
-  puts("9 tests passed");
+  puts("11 tests passed");
 }

@@ -27,7 +27,7 @@
 //
 // Compiled for the machine at hand this is a plain function that tests call by way of Describe,
 // Begin and Decide; compiled for Wasm it is a component of the contract
-// rollout:allocation@0.2.0. What each field of its types means is told where they are generated, in
+// rollout:allocation@0.3.0. What each field of its types means is told where they are generated, in
 // wit/rollout_allocation_types.
 package allot
 
@@ -45,6 +45,7 @@ type (
 	Group       = types.Group
 	Hold        = types.Hold
 	Needs       = types.Needs
+	Origin      = types.Origin
 	Past        = types.Past
 	Pick        = types.Pick
 	Plan        = types.Plan
@@ -54,7 +55,10 @@ type (
 	Run         = types.Run
 	Sampling    = types.Sampling
 	Setting     = types.Setting
+	Start       = types.Start
+	Stopped     = types.Stopped
 	Tally       = types.Tally
+	Turn        = types.Turn
 	Update      = types.Update
 	Value       = types.Value
 	View        = types.View
@@ -68,6 +72,18 @@ const (
 	NeedStopping  Needs = types.NeedsStopping
 	NeedUpdating  Needs = types.NeedsUpdating
 	NeedParts     Needs = types.NeedsParts
+	NeedTurns     Needs = types.NeedsTurns
+	NeedStarting  Needs = types.NeedsStarting
+)
+
+// Why an episode ended.
+const (
+	StoppedDone          Stopped = types.StoppedDone
+	StoppedMaxTurns      Stopped = types.StoppedMaxTurns
+	StoppedMaxTokens     Stopped = types.StoppedMaxTokens
+	StoppedMaxReadTokens Stopped = types.StoppedMaxReadTokens
+	StoppedMaxToolCalls  Stopped = types.StoppedMaxToolCalls
+	StoppedMaxSeconds    Stopped = types.StoppedMaxSeconds
 )
 
 // None is the settings or the state of a policy that has none.

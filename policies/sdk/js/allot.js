@@ -21,13 +21,13 @@
 // against each other and the run and returns the first state. What `decide` leaves in `state` comes
 // back at the next call: anything that JSON can carry, changed in place. What only some policies need is
 // named: `columns`, a list of names of the data set's columns to ask `facts` for, and `needs`, a list of
-// "any-prompt", "replay", "sampling", "stopping", "updating" and "parts".
+// "any-prompt", "replay", "sampling", "stopping", "updating", "parts", "turns" and "starting".
 //
 // A policy is a pure function: `decide` may rest on its arguments alone. Chance comes from
 // `view.seed` (see `Chance`), memory from `state`.
 //
 // In node these are plain functions that tests call (`calls.js`, with views of `made.js`); `build.mjs`
-// makes a component of the contract `rollout:allocation@0.2.0` of them. The SDK knows nothing of any
+// makes a component of the contract `rollout:allocation@0.3.0` of them. The SDK knows nothing of any
 // host.
 
 export * from "./types.js";

@@ -14,7 +14,7 @@ import { load, save } from "./state.js";
 /** @import { Description, PlanRecord, Policy, Run, View } from "./types.js" */
 
 /** What not every run can give. */
-const NEEDS = ["any-prompt", "replay", "sampling", "stopping", "updating", "parts"];
+const NEEDS = ["any-prompt", "replay", "sampling", "stopping", "updating", "parts", "turns", "starting"];
 
 /**
  * The contract's `describe` of a policy.
@@ -96,9 +96,9 @@ export function runWith(policy, changes = {}) {
     columns: (policy.columns ?? []).map((name) => ({ name, width: 1, categories: [] })),
     parts: [],
     sampling: {
-      default: { temperature: 1, maxTokens: 1024 },
-      least: { temperature: 0, maxTokens: 1 },
-      most: { temperature: 2, maxTokens: 1024 },
+      default: { temperature: 1, maxTokens: 1024, maxTurns: 1 },
+      least: { temperature: 0, maxTokens: 1, maxTurns: 1 },
+      most: { temperature: 2, maxTokens: 1024, maxTurns: 1 },
     },
     update: { miniBatch: 2 ** 32 - 1, passes: 4 },
   };

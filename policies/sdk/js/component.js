@@ -1,7 +1,7 @@
 // The step from an author's module to a component's exports, as componentize-js wants them.
 
-import { column, costs, counts, measures } from "rollout:allocation/facts@0.2.0";
-import { write } from "rollout:allocation/log@0.2.0";
+import { column, costs, counts, measures } from "rollout:allocation/facts@0.3.0";
+import { write } from "rollout:allocation/log@0.3.0";
 import { aloud, withoutClocks } from "./aloud.js";
 import * as calls from "./calls.js";
 import { answer } from "./facts.js";
@@ -31,9 +31,13 @@ function described(description) {
 function packed(plan) {
   const { tag, val } = plan.action;
   const trained = () => ({ ...val, picks: val.picks.map(packedPick), hold: val.hold.map(packedHold) });
-  const action = tag === "train" ? { tag, val: trained() } : plan.action;
+  const action = { tag, val: tag === "train" ? trained() : val.map(packedRequest) };
   const { skip, defer, evict } = plan;
   return { ...plan, action, skip: whole(skip), defer: whole(defer), evict: whole(evict) };
+}
+
+function packedRequest(request) {
+  return { ...request, starts: request.starts ?? [] };
 }
 
 function packedHold(hold) {
@@ -52,6 +56,7 @@ function packedPick({ prompt, rollouts, advantage, weight }) {
 
 function packedAdvantage({ tag, val }) {
   if (tag === "given") return { tag, val: new Float32Array(val) };
+  if (tag === "by-turn") return { tag, val: val.map((turns) => new Float32Array(turns)) };
   return tag === "among" ? { tag, val: whole(val) } : { tag };
 }
 

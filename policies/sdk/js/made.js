@@ -67,6 +67,25 @@ export function rewarded(prompt, rewards) {
     parts: [],
     trained: new Uint32Array(0),
     sampling: [],
+    turns: [],
+    stopped: [],
+    origins: [],
+  };
+}
+
+/**
+ * The same group by turn, for policies that need turns: so many tokens in each turn of each rollout, with 10 read
+ * before it, and the environment ended them all.
+ * @param {Group} group
+ * @param {number[][]} tokens
+ * @returns {Group}
+ */
+export function byTurn(group, tokens) {
+  return {
+    ...group,
+    lengths: Uint32Array.from(tokens, (turns) => turns.reduce((a, b) => a + b, 0)),
+    turns: tokens.map((turns) => turns.map((tokens) => ({ read: 10, tokens }))),
+    stopped: tokens.map(() => "done"),
   };
 }
 

@@ -4,7 +4,7 @@
 // Numbers are checked here, with the author's line in the stack: the step to the contract would turn
 // a count of -1 or 1.5 into some other number and say nothing.
 
-/** @import { Action, Hold, Pick, PickOptions, PlanRecord, PromptId, Request, RequestOptions, Sampling, Update } from "./types.js" */
+/** @import { Action, Hold, Pick, PickOptions, PlanRecord, PromptId, Request, RequestOptions, Sampling, Start, Update } from "./types.js" */
 
 /** What to do next. `sample` and `train` make one. */
 export class Plan {
@@ -108,11 +108,12 @@ export class Plan {
 export function sample(requests) {
   /** @type {Request[]} */
   const val = [];
-  for (const { prompt, count, until, sampling } of requests) {
+  for (const { prompt, count, until, sampling, starts } of requests) {
     /** @type {Request} */
     const request = { prompt: whole(prompt, "prompt"), count: whole(count, "count") };
     if (until) request.until = enough(until);
     if (sampling) request.sampling = settings(sampling);
+    if (starts) request.starts = [...starts].map(left);
     val.push(request);
   }
   return new Plan({ tag: "sample", val });
@@ -134,7 +135,7 @@ export function train(picks) {
  * `count` more rollouts of a prompt.
  * @param {PromptId} prompt
  * @param {number} count
- * @param {RequestOptions} [options] When fewer are enough, and how to sample them.
+ * @param {RequestOptions} [options] When fewer are enough, how to sample them, and what they continue.
  * @returns {Request}
  */
 export function request(prompt, count, options) {
@@ -177,7 +178,14 @@ function pick(prompt, rollouts, { advantage = "picked", weight = 1 } = {}) {
     for (let i = 0; i < val.length; i++) whole(val[i], "position to measure against");
     return { prompt, rollouts, advantage: { tag: "among", val }, weight };
   }
+  if (typeof advantage === "object" && "byTurn" in advantage) {
+    const val = advantage.byTurn;
+    if (!Array.isArray(val)) throw new TypeError(`the advantages by turn of prompt ${prompt} are ${val}, not a list`);
+    for (const turns of val) numbers(turns, `a rollout's advantages by turn of prompt ${prompt}`);
+    return { prompt, rollouts, advantage: { tag: "by-turn", val }, weight };
+  }
   if (typeof advantage !== "string") {
+    numbers(advantage, `the advantages of prompt ${prompt}`);
     return { prompt, rollouts, advantage: { tag: "given", val: advantage }, weight };
   }
   if (advantage !== "picked" && advantage !== "group") {
@@ -196,9 +204,15 @@ function enough({ correct, wrong, portion }) {
 }
 
 /** @param {Sampling} sampling */
-function settings({ temperature, maxTokens }) {
+function settings({ temperature, maxTokens, maxTurns }) {
   if (typeof temperature !== "number") throw new TypeError(`the temperature ${temperature} is not a number`);
-  return { temperature, maxTokens: whole(maxTokens, "length limit") };
+  return { temperature, maxTokens: whole(maxTokens, "length limit"), maxTurns: whole(maxTurns, "limit of turns") };
+}
+
+/** @param {Start | null | undefined} start */
+function left(start) {
+  if (start === undefined || start === null) return undefined;
+  return { rollout: whole(start.rollout, "position to start from"), turn: whole(start.turn, "turn to keep") };
 }
 
 /** @param {Hold} hold */
@@ -213,6 +227,18 @@ function heldSome({ prompt, rollouts }) {
  */
 function append(list, prompts) {
   for (const prompt of prompts) list.push(whole(prompt, "prompt"));
+}
+
+/**
+ * @param {ArrayLike<number>} list
+ * @param {string} what
+ */
+function numbers(list, what) {
+  if (list instanceof Float32Array) return;
+  if (typeof list?.length !== "number") throw new TypeError(`${what} are ${list}, not a list`);
+  for (let i = 0; i < list.length; i++) {
+    if (typeof list[i] !== "number") throw new TypeError(`${what} have ${list[i]}, not a number`);
+  }
 }
 
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-// Names of contract 0.1 that 0.2 has not: who reads one is told the new name. An `undefined` would pass for
+// Names of contract 0.1 that later ones have not: who reads one is told the new name. An `undefined` would pass for
 // a number that is missing, and end up in a plan.
 
 /** @import { View } from "./types.js" */
@@ -33,7 +33,7 @@ function told(what, names) {
   for (const [old, name] of Object.entries(names)) {
     Object.defineProperty(prototype, old, {
       get() {
-        throw new TypeError(`${what} of contract 0.2 has no \`${old}\`: it has ${name}`);
+        throw new TypeError(`${what} of contract 0.3 has no \`${old}\`: it has ${name}`);
       },
     });
   }

@@ -1,4 +1,4 @@
-// The contract's types, wit/0.2/allocation.wit, as JavaScript sees them: names in camelCase, lists of
+// The contract's types, wit/0.3/allocation.wit, as JavaScript sees them: names in camelCase, lists of
 // numbers as typed arrays, an absent value as undefined.
 
 import type { Plan } from "./plan.js";
@@ -59,6 +59,11 @@ export interface Sampling {
   temperature: number;
   /** The length limit, in generated tokens. At least 1. */
   maxTokens: number;
+  /**
+   * The limit of an episode's turns, those that it keeps of another rollout included. At least 1; 1 where
+   * rollouts are single answers.
+   */
+  maxTurns: number;
 }
 
 /** The geometry of an update. */
@@ -116,17 +121,17 @@ export interface Prompt {
   epoch: number;
   /** The prompt's own length, in tokens. */
   length: number;
-  /** The last visit, a step in which the prompt was sampled; undefined before the first. */
+  /** The last visit, a step in which the prompt was sampled from its beginning; undefined before the first. */
   past: Past | undefined;
 }
 
-/** The outcome of a prompt's last visit. */
+/** The outcome of a prompt's last visit. Only rollouts that were scored and that began with the prompt count. */
 export interface Past {
   /** The step it was in. */
   step: number;
   /** Visits so far, this one included. */
   visits: number;
-  /** Rollouts sampled in it and scored. */
+  /** Rollouts sampled in it. */
   rollouts: number;
   /** How many of them were correct. */
   correct: number;
@@ -169,6 +174,40 @@ export interface Group {
   trained: Uint32Array;
   /** How the rollout was sampled. With "sampling" among `needs`. */
   sampling: Sampling[];
+  /**
+   * The turns of the rollout, in order. Their tokens add up to its length. None if its environment ended it
+   * before the first. With "turns" among `needs`.
+   */
+  turns: Turn[][];
+  /** Why the rollout ended. With "turns" among `needs`. */
+  stopped: Stopped[];
+  /** What the rollout continues; undefined if it began with the prompt. With "starting" among `needs`. */
+  origins: (Origin | undefined)[];
+}
+
+/** A turn of the model. */
+export interface Turn {
+  /**
+   * Tokens read before it: what the environment said. In the first turn of a rollout that continues another,
+   * all that was kept of that one comes before.
+   */
+  read: number;
+  /** Tokens generated in it. */
+  tokens: number;
+}
+
+/** Why an episode ended: the environment ended it, or a limit did. */
+export type Stopped = "done" | "max-turns" | "max-tokens" | "max-read-tokens" | "max-tool-calls" | "max-seconds";
+
+/** What a rollout continues. */
+export interface Origin {
+  /**
+   * The position in the group's lists of the rollout that it continues; undefined if that one is no longer
+   * buffered.
+   */
+  rollout: number | undefined;
+  /** The last turn that was kept of it, from 0. */
+  turn: number;
 }
 
 /** Some rollouts of one prompt, to add to those buffered. */
@@ -187,6 +226,25 @@ export interface RequestOptions {
   until?: { correct: number; wrong: number; portion: number };
   /** How to sample them, within `run.sampling`. With "sampling" among `needs`. */
   sampling?: Sampling;
+  /**
+   * What the rollouts continue: one entry for each of `count`, in order, undefined or null for a rollout that
+   * begins with the prompt. All of them do if not given, or empty. With "starting" among `needs`.
+   */
+  starts?: readonly (Start | null | undefined)[];
+}
+
+/**
+ * A buffered rollout of the request's prompt, and where a new rollout leaves it. What is kept is read and not
+ * generated.
+ */
+export interface Start {
+  /** Its position in the group's lists. */
+  rollout: number;
+  /**
+   * The last of its turns that is kept, from 0. Its last turn of all ended the episode, so another one follows
+   * the turn that is kept.
+   */
+  turn: number;
 }
 
 /** The rollouts of one group to train on. */
@@ -198,7 +256,8 @@ export interface Pick {
     | { tag: "picked" }
     | { tag: "group" }
     | { tag: "among"; val: number[] | Uint32Array }
-    | { tag: "given"; val: number[] | Float32Array };
+    | { tag: "given"; val: number[] | Float32Array }
+    | { tag: "by-turn"; val: (number[] | Float32Array)[] };
   weight: number;
 }
 
@@ -234,9 +293,16 @@ export interface PlanRecord {
 export interface PickOptions {
   /**
    * Measured against the rollouts picked, against all of the prompt's buffered ones, against those at some
-   * positions, or the policy's own, one for each rollout picked. `"picked"` if not given.
+   * positions, or the policy's own, one for each rollout picked, or by turn: for each rollout picked one for
+   * each of its turns, with "turns" among `needs`. `"picked"` if not given.
    */
-  advantage?: "picked" | "group" | { among: number[] | Uint32Array } | number[] | Float32Array;
+  advantage?:
+    | "picked"
+    | "group"
+    | { among: number[] | Uint32Array }
+    | number[]
+    | Float32Array
+    | { byTurn: (number[] | Float32Array)[] };
   /** Scales the advantages: 0 to 1,000,000. 1 if not given. */
   weight?: number;
 }
@@ -260,7 +326,7 @@ export interface Description {
 }
 
 /** What not every run can give. */
-export type Need = "any-prompt" | "replay" | "sampling" | "stopping" | "updating" | "parts";
+export type Need = "any-prompt" | "replay" | "sampling" | "stopping" | "updating" | "parts" | "turns" | "starting";
 
 /** Why a policy can't go on, as the contract carries it. */
 export type Refused =

@@ -15,7 +15,7 @@ test("lists of booleans are handed over in one loop", { skip: !modules && "no AL
   const lib = path.join(modules, "@bytecodealliance/componentize-js/lib");
   const { splicer } = await import(pathToFileURL(path.join(lib, "spidermonkey-embedding-splicer.js")));
   const engine = await readFile(path.join(lib, "starlingmonkey_embedding.wasm"));
-  const wit = fileURLToPath(new URL("../../../wit/0.2/allocation.wit", import.meta.url));
+  const wit = fileURLToPath(new URL("../../../wit/0.3/allocation.wit", import.meta.url));
   const bindings = () => splicer.spliceBindings(engine, [], undefined, wit, "policy", false).jsBindings;
   assert.match(bindings(), /push\(!!/);
   speedUp(splicer);

@@ -71,11 +71,10 @@ test("a number outside of its bounds is refused", () => {
 
 test("plans say what only some need", () => {
   const until = { correct: 1, wrong: 0, portion: 4 };
-  const sampled = sample([request(3, 8, { until, sampling: { temperature: 0.5, maxTokens: 64 } })]).defer([5]);
+  const sampling = { temperature: 0.5, maxTokens: 64, maxTurns: 4 };
+  const sampled = sample([request(3, 8, { until, sampling })]).defer([5]);
   const { action, defer } = sampled.record(new Uint8Array());
-  assert.deepEqual(action.val, [
-    { prompt: 3, count: 8, until, sampling: { temperature: 0.5, maxTokens: 64 } },
-  ]);
+  assert.deepEqual(action.val, [{ prompt: 3, count: 8, until, sampling }]);
   assert.deepEqual(defer, [5]);
   const trained = train([all(4, { advantage: { among: [0, 2] } })])
     .hold([7, { prompt: 4, rollouts: [0, 2] }])
@@ -87,10 +86,52 @@ test("plans say what only some need", () => {
   });
 });
 
+test("rollouts start from turns of others", () => {
+  const requests = [request(3, 3, { starts: [{ rollout: 1, turn: 0 }, undefined, null] }), request(4, 2)];
+  assert.deepEqual(sample(requests).record(new Uint8Array()).action.val, [
+    { prompt: 3, count: 3, starts: [{ rollout: 1, turn: 0 }, undefined, undefined] },
+    { prompt: 4, count: 2 },
+  ]);
+  assert.deepEqual(describe(policy({ needs: ["turns", "starting"] })).needs, ["turns", "starting"]);
+});
+
+test("advantages are given by turn", () => {
+  const turns = [[0.5, -1], Float32Array.of(2), []];
+  assert.deepEqual(all(4, { advantage: { byTurn: turns } }).advantage, { tag: "by-turn", val: turns });
+});
+
+test("groups are made by turn", () => {
+  const { lengths, turns, stopped } = made.byTurn(made.group(3, [1, 0, 0]), [[10, 20], [5], []]);
+  assert.deepEqual([...lengths], [30, 5, 0]);
+  assert.deepEqual(turns, [[{ read: 10, tokens: 10 }, { read: 10, tokens: 20 }], [{ read: 10, tokens: 5 }], []]);
+  assert.deepEqual(stopped, ["done", "done", "done"]);
+  const whole = made.group(3, [1]);
+  assert.deepEqual([whole.turns, whole.stopped, whole.origins], [[], [], []]);
+});
+
+test("advantages that are no numbers are told", () => {
+  /** @type {[any, string][]} */
+  const wrong = [
+    [{ byTurn: [[1], 2] }, "a rollout's advantages by turn of prompt 3 are 2, not a list"],
+    [{ byTurn: [["1"]] }, "a rollout's advantages by turn of prompt 3 have 1, not a number"],
+    [{ byTurn: 1 }, "the advantages by turn of prompt 3 are 1, not a list"],
+    [[[0.5, 1], [2]], "the advantages of prompt 3 have 0.5,1, not a number"],
+    [{ byTurns: [[1]] }, "the advantages of prompt 3 are [object Object], not a list"],
+  ];
+  for (const [advantage, message] of wrong) {
+    assert.throws(() => all(3, { advantage }), { name: "TypeError", message });
+  }
+});
+
 test("what can't be is refused where it is written", () => {
   for (const wrong of [
     () => sample([request(3, 8, { until: { correct: 1, wrong: 0, portion: 0.5 } })]),
-    () => sample([request(3, 8, { sampling: { temperature: 0.5, maxTokens: -1 } })]),
+    () => sample([request(3, 8, { sampling: { temperature: 0.5, maxTokens: -1, maxTurns: 1 } })]),
+    () => sample([request(3, 8, { sampling: { temperature: 0.5, maxTokens: 64, maxTurns: 0.5 } })]),
+    () => sample([request(3, 1, { starts: [{ rollout: -1, turn: 0 }] })]),
+    () => sample([request(3, 1, { starts: [{ rollout: 0, turn: 0.5 }] })]),
+    () => sample([request(3, 1, { starts: /** @type {any} */ ([0]) })]),
+    () => sample([request(3, 1, { starts: /** @type {any} */ ({ rollout: 0, turn: 0 }) })]),
     () => all(3, { advantage: { among: [-1] } }),
     () => train([]).hold([{ prompt: 3, rollouts: [0.5] }]),
     () => train([]).update({ miniBatch: -1, passes: 1 }),
@@ -110,7 +151,7 @@ test("names of contract 0.1 are told their new ones", () => {
     const reader = policy({ decide: (settings, run, state, view) => (read(view), train([])) });
     return () => decide(reader, runWith(reader), [], seen);
   };
-  assert.throws(reads((view) => view.groups[0].tokens), /a group of contract 0.2 has no `tokens`: it has `lengths`/);
+  assert.throws(reads((view) => view.groups[0].tokens), /a group of contract 0.3 has no `tokens`: it has `lengths`/);
   assert.throws(reads((view) => view.pool[0].tokens), /it has `length`/);
   assert.throws(reads((view) => view.pool[0].past.tokens), /it has `meanLength`/);
   assert.throws(reads((view) => view.pool[0].past.deviation), /`deviation\(past\)`/);

@@ -9,12 +9,16 @@ from allot_policy import (
     BadSetting,
     Enough,
     Hold,
+    Origin,
     Pick,
     Request,
     Sampling,
+    Start,
+    Turn,
     Update,
     begin,
     describe,
+    draft,
     facts,
     made,
     run_with,
@@ -96,18 +100,60 @@ class Sdk(unittest.TestCase):
             refused(str, "text", "text", maximum=1)
 
     def test_plans_say_what_only_some_need(self):
-        plan = sample([Request(3, 8, until=Enough(1, 0, 4), sampling=Sampling(0.5, 64))]).defer([5])
+        plan = sample([Request(3, 8, until=Enough(1, 0, 4), sampling=Sampling(0.5, 64, 1))]).defer([5])
         self.assertEqual((plan.requests[0].until.portion, plan.deferred), (4, [5]))
         plan = train([Pick.all(4, advantage=Among([0, 2]))]).hold([7, Hold(4, [0, 2])]).update(Update(16, 2))
         plan.check()
         self.assertEqual(plan.held, [7, Hold(4, [0, 2])])
         self.assertEqual(plan.updated, Update(16, 2))
 
+    def test_made_episodes_have_turns(self):
+        group = made.episodes(3, [1, 0], turns=[[(0, 5), (20, 4)], []])
+        self.assertEqual(group.turns, [[Turn(0, 5), Turn(20, 4)], []])
+        self.assertEqual((group.lengths, group.stopped, group.origins), ([9, 0], ["done"] * 2, [None] * 2))
+        alone = made.group(3, [1, 0])
+        self.assertEqual((alone.turns, alone.stopped, alone.origins), ([], [], []))
+        self.assertEqual(run_with(policy()).sampling.most.max_turns, 1)
+        self.assertGreater(run_with(policy(needs=["turns"])).sampling.most.max_turns, 1)
+
+    def test_a_draft_is_shown_turns_and_origins(self):
+        shown = {name: value for name, value in vars(made.group(3, [1, 0])).items()}
+        shown["turns"] = [[{"read": 0, "tokens": 10}], [{"read": 7, "tokens": 10}]]
+        shown["stopped"] = ["Done", "MaxReadTokens"]
+        shown["origins"] = [None, {"rollout": None, "turn": 2}]
+        group = draft._group(**shown)
+        self.assertEqual(group.turns, [[Turn(0, 10)], [Turn(7, 10)]])
+        self.assertEqual(group.stopped, ["done", "max-read-tokens"])
+        self.assertEqual(group.origins, [None, Origin(None, 2)])
+
+    def test_plans_continue_rollouts_and_have_advantages_by_turn(self):
+        requests = [Request(3, 3, starts=[None, Start(0, 2), (1, 0)]), Request(4, 1)]
+        self.assertEqual(requests[0].starts, [None, Start(0, 2), Start(1, 0)])
+        told = draft._plain(sample(requests))["action"]["sample"]
+        self.assertEqual(told[0]["starts"], [None, {"rollout": 0, "turn": 2}, {"rollout": 1, "turn": 0}])
+        self.assertNotIn("starts", told[1])
+        picks = [
+            Pick.all(3, advantage=[(0.5, -1), []]),
+            Pick.all(4, advantage=[[], [1]]),
+            Pick.all(5, advantage=[0.5, -1]),
+        ]
+        told = [pick["advantage"] for pick in draft._plain(train(picks))["action"]["train"]["picks"]]
+        self.assertEqual(told, [{"byturn": [[0.5, -1], []]}, {"byturn": [[], [1]]}, {"given": [0.5, -1]}])
+
     def test_what_can_t_be_is_refused_where_it_is_written(self):
         for wrong in (
             lambda: Request(3, 8, until=4),
             lambda: Request(3, 8, sampling=0.5),
-            lambda: Request(3, 8, sampling=Sampling(0.5, -1)),
+            lambda: Request(3, 8, sampling=Sampling(0.5, -1, 1)),
+            lambda: Request(3, 8, sampling=Sampling(0.5, 64, -1)),
+            lambda: Request(3, 2, starts=[None]),
+            lambda: Request(3, 2, starts=[None, 4]),
+            lambda: Request(3, 2, starts=[None, (0, -1)]),
+            lambda: Start(0, 0.5),
+            lambda: Pick.all(3, advantage=[[0.5], 1]),
+            lambda: Pick.all(3, advantage=[0.5, [1]]),
+            lambda: Pick.all(3, advantage=[[0.5], ["a"]]),
+            lambda: made.episodes(3, [1, 0], [[(0, 5)]]),
             lambda: Enough(1, 0, 0.5),
             lambda: Among([-1]),
             lambda: Hold(3, ["a"]),

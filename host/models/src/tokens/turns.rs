@@ -18,17 +18,16 @@ const CALLED: &str = "called-by-the-model";
 const BEGINNINGS: [&str; 5] = ["", "\n", " a", "a", "1"];
 
 impl Tokens {
-    /// Returns the text of an answer. Of an episode it has a line for each of its speakers' turns, in order.
+    /// Returns the text of an answer. Of an episode it has a line for each of its speakers' turns, in order,
+    /// those that it keeps of another one first.
     pub fn said(&self, answer: &Answer, stops: &Stops) -> Result<String> {
         let Some(episode) = &answer.episode else { return self.answer(&answer.tokens, stops) };
-        let (mut lines, mut rest) = (Vec::new(), answer.tokens.as_slice());
-        for turn in &episode.turns {
-            let (own, more) = rest.split_at((turn.tokens as usize).min(rest.len()));
-            rest = more;
-            if !turn.read.is_empty() {
-                lines.push(format!("environment: {}", self.decode(&turn.read)?));
+        let mut lines = Vec::new();
+        for (read, said) in episode.all_turns(&answer.tokens) {
+            if !read.is_empty() {
+                lines.push(format!("environment: {}", self.decode(&read)?));
             }
-            lines.push(format!("model: {}", self.answer(own, stops)?));
+            lines.push(format!("model: {}", self.answer(&said, stops)?));
         }
         Ok(lines.join("\n"))
     }

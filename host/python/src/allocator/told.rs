@@ -53,6 +53,8 @@ impl Told {
             .zip(told)
             .map(|((prompt, position), one)| Outcome {
                 turns: Vec::new(),
+                stopped: None,
+                start: None,
                 prompt: *prompt,
                 position: *position,
                 // Rewards and signals that are not finite never reach a policy or the record.

@@ -3,28 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `rollout:allocation/facts@0.2.0`
+// Imported Functions from `rollout:allocation/facts@0.3.0`
 
-__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("counts")))
+__attribute__((__import_module__("rollout:allocation/facts@0.3.0"), __import_name__("counts")))
 extern void __wasm_import_rollout_allocation_facts_counts(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("measures")))
+__attribute__((__import_module__("rollout:allocation/facts@0.3.0"), __import_name__("measures")))
 extern void __wasm_import_rollout_allocation_facts_measures(int32_t, int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("column")))
+__attribute__((__import_module__("rollout:allocation/facts@0.3.0"), __import_name__("column")))
 extern void __wasm_import_rollout_allocation_facts_column(uint8_t *, size_t, int32_t, uint8_t *, size_t, uint8_t *);
 
-__attribute__((__import_module__("rollout:allocation/facts@0.2.0"), __import_name__("costs")))
+__attribute__((__import_module__("rollout:allocation/facts@0.3.0"), __import_name__("costs")))
 extern void __wasm_import_rollout_allocation_facts_costs(uint8_t *);
 
-// Imported Functions from `rollout:allocation/log@0.2.0`
+// Imported Functions from `rollout:allocation/log@0.3.0`
 
-__attribute__((__import_module__("rollout:allocation/log@0.2.0"), __import_name__("write")))
+__attribute__((__import_module__("rollout:allocation/log@0.3.0"), __import_name__("write")))
 extern void __wasm_import_rollout_allocation_log_write(int32_t, uint8_t *, size_t);
 
-// Exported Functions from `rollout:allocation/allocator@0.2.0`
+// Exported Functions from `rollout:allocation/allocator@0.3.0`
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.2.0#describe")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.3.0#describe")))
 void __wasm_export_exports_rollout_allocation_allocator_describe_post_return(uint8_t * arg0) {
   if ((*((size_t*) (arg0 + sizeof(void*)))) > 0) {
     free(*((uint8_t **) (arg0 + 0)));
@@ -93,7 +93,7 @@ void __wasm_export_exports_rollout_allocation_allocator_describe_post_return(uin
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.2.0#begin")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.3.0#begin")))
 void __wasm_export_exports_rollout_allocation_allocator_begin_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -137,43 +137,52 @@ void __wasm_export_exports_rollout_allocation_allocator_begin_post_return(uint8_
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.2.0#decide")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:allocation/allocator@0.3.0#decide")))
 void __wasm_export_exports_rollout_allocation_allocator_decide_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
       switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + sizeof(void*)))) {
         case 0: {
-          size_t len = *((size_t*) (arg0 + (3*sizeof(void*))));
-          if (len > 0) {
-            uint8_t *ptr = *((uint8_t **) (arg0 + (2*sizeof(void*))));
-            for (size_t i = 0; i < len; i++) {
-              uint8_t *base = ptr + i * 36;
+          size_t len0 = *((size_t*) (arg0 + (3*sizeof(void*))));
+          if (len0 > 0) {
+            uint8_t *ptr1 = *((uint8_t **) (arg0 + (2*sizeof(void*))));
+            for (size_t i2 = 0; i2 < len0; i2++) {
+              uint8_t *base = ptr1 + i2 * (40+2*sizeof(void*));
               (void) base;
+              size_t len = *((size_t*) (base + (40+1*sizeof(void*))));
+              if (len > 0) {
+                uint8_t *ptr = *((uint8_t **) (base + 40));
+                for (size_t i = 0; i < len; i++) {
+                  uint8_t *base = ptr + i * 12;
+                  (void) base;
+                }
+                free(ptr);
+              }
             }
-            free(ptr);
+            free(ptr1);
           }
           break;
         }
         case 1: {
-          size_t len9 = *((size_t*) (arg0 + (3*sizeof(void*))));
-          if (len9 > 0) {
-            uint8_t *ptr10 = *((uint8_t **) (arg0 + (2*sizeof(void*))));
-            for (size_t i11 = 0; i11 < len9; i11++) {
-              uint8_t *base = ptr10 + i11 * (8*sizeof(void*));
+          size_t len18 = *((size_t*) (arg0 + (3*sizeof(void*))));
+          if (len18 > 0) {
+            uint8_t *ptr19 = *((uint8_t **) (arg0 + (2*sizeof(void*))));
+            for (size_t i20 = 0; i20 < len18; i20++) {
+              uint8_t *base = ptr19 + i20 * (8*sizeof(void*));
               (void) base;
               switch ((int32_t) (int32_t) *((uint8_t*) (base + sizeof(void*)))) {
                 case 0: {
                   break;
                 }
                 case 1: {
-                  size_t len0 = *((size_t*) (base + (3*sizeof(void*))));
-                  if (len0 > 0) {
-                    uint8_t *ptr1 = *((uint8_t **) (base + (2*sizeof(void*))));
-                    for (size_t i2 = 0; i2 < len0; i2++) {
-                      uint8_t *base = ptr1 + i2 * 4;
+                  size_t len3 = *((size_t*) (base + (3*sizeof(void*))));
+                  if (len3 > 0) {
+                    uint8_t *ptr4 = *((uint8_t **) (base + (2*sizeof(void*))));
+                    for (size_t i5 = 0; i5 < len3; i5++) {
+                      uint8_t *base = ptr4 + i5 * 4;
                       (void) base;
                     }
-                    free(ptr1);
+                    free(ptr4);
                   }
                   break;
                 }
@@ -186,18 +195,6 @@ void __wasm_export_exports_rollout_allocation_allocator_decide_post_return(uint8
                   break;
                 }
                 case 2: {
-                  size_t len3 = *((size_t*) (base + (6*sizeof(void*))));
-                  if (len3 > 0) {
-                    uint8_t *ptr4 = *((uint8_t **) (base + (5*sizeof(void*))));
-                    for (size_t i5 = 0; i5 < len3; i5++) {
-                      uint8_t *base = ptr4 + i5 * 4;
-                      (void) base;
-                    }
-                    free(ptr4);
-                  }
-                  break;
-                }
-                case 3: {
                   size_t len6 = *((size_t*) (base + (6*sizeof(void*))));
                   if (len6 > 0) {
                     uint8_t *ptr7 = *((uint8_t **) (base + (5*sizeof(void*))));
@@ -209,86 +206,119 @@ void __wasm_export_exports_rollout_allocation_allocator_decide_post_return(uint8
                   }
                   break;
                 }
+                case 3: {
+                  size_t len9 = *((size_t*) (base + (6*sizeof(void*))));
+                  if (len9 > 0) {
+                    uint8_t *ptr10 = *((uint8_t **) (base + (5*sizeof(void*))));
+                    for (size_t i11 = 0; i11 < len9; i11++) {
+                      uint8_t *base = ptr10 + i11 * 4;
+                      (void) base;
+                    }
+                    free(ptr10);
+                  }
+                  break;
+                }
+                case 4: {
+                  size_t len15 = *((size_t*) (base + (6*sizeof(void*))));
+                  if (len15 > 0) {
+                    uint8_t *ptr16 = *((uint8_t **) (base + (5*sizeof(void*))));
+                    for (size_t i17 = 0; i17 < len15; i17++) {
+                      uint8_t *base = ptr16 + i17 * (2*sizeof(void*));
+                      (void) base;
+                      size_t len12 = *((size_t*) (base + sizeof(void*)));
+                      if (len12 > 0) {
+                        uint8_t *ptr13 = *((uint8_t **) (base + 0));
+                        for (size_t i14 = 0; i14 < len12; i14++) {
+                          uint8_t *base = ptr13 + i14 * 4;
+                          (void) base;
+                        }
+                        free(ptr13);
+                      }
+                    }
+                    free(ptr16);
+                  }
+                  break;
+                }
               }
             }
-            free(ptr10);
+            free(ptr19);
           }
-          size_t len15 = *((size_t*) (arg0 + (5*sizeof(void*))));
-          if (len15 > 0) {
-            uint8_t *ptr16 = *((uint8_t **) (arg0 + (4*sizeof(void*))));
-            for (size_t i17 = 0; i17 < len15; i17++) {
-              uint8_t *base = ptr16 + i17 * (4*sizeof(void*));
+          size_t len24 = *((size_t*) (arg0 + (5*sizeof(void*))));
+          if (len24 > 0) {
+            uint8_t *ptr25 = *((uint8_t **) (arg0 + (4*sizeof(void*))));
+            for (size_t i26 = 0; i26 < len24; i26++) {
+              uint8_t *base = ptr25 + i26 * (4*sizeof(void*));
               (void) base;
               switch ((int32_t) (int32_t) *((uint8_t*) (base + sizeof(void*)))) {
                 case 0: {
                   break;
                 }
                 case 1: {
-                  size_t len12 = *((size_t*) (base + (3*sizeof(void*))));
-                  if (len12 > 0) {
-                    uint8_t *ptr13 = *((uint8_t **) (base + (2*sizeof(void*))));
-                    for (size_t i14 = 0; i14 < len12; i14++) {
-                      uint8_t *base = ptr13 + i14 * 4;
+                  size_t len21 = *((size_t*) (base + (3*sizeof(void*))));
+                  if (len21 > 0) {
+                    uint8_t *ptr22 = *((uint8_t **) (base + (2*sizeof(void*))));
+                    for (size_t i23 = 0; i23 < len21; i23++) {
+                      uint8_t *base = ptr22 + i23 * 4;
                       (void) base;
                     }
-                    free(ptr13);
+                    free(ptr22);
                   }
                   break;
                 }
               }
             }
-            free(ptr16);
+            free(ptr25);
           }
           break;
         }
       }
-      size_t len18 = *((size_t*) (arg0 + (8+8*sizeof(void*))));
-      if (len18 > 0) {
-        uint8_t *ptr19 = *((uint8_t **) (arg0 + (8+7*sizeof(void*))));
-        for (size_t i20 = 0; i20 < len18; i20++) {
-          uint8_t *base = ptr19 + i20 * 4;
-          (void) base;
-        }
-        free(ptr19);
-      }
-      size_t len21 = *((size_t*) (arg0 + (8+10*sizeof(void*))));
-      if (len21 > 0) {
-        uint8_t *ptr22 = *((uint8_t **) (arg0 + (8+9*sizeof(void*))));
-        for (size_t i23 = 0; i23 < len21; i23++) {
-          uint8_t *base = ptr22 + i23 * 4;
-          (void) base;
-        }
-        free(ptr22);
-      }
-      size_t len24 = *((size_t*) (arg0 + (8+12*sizeof(void*))));
-      if (len24 > 0) {
-        uint8_t *ptr25 = *((uint8_t **) (arg0 + (8+11*sizeof(void*))));
-        for (size_t i26 = 0; i26 < len24; i26++) {
-          uint8_t *base = ptr25 + i26 * 4;
-          (void) base;
-        }
-        free(ptr25);
-      }
-      size_t len27 = *((size_t*) (arg0 + (8+14*sizeof(void*))));
+      size_t len27 = *((size_t*) (arg0 + (8+8*sizeof(void*))));
       if (len27 > 0) {
-        uint8_t *ptr28 = *((uint8_t **) (arg0 + (8+13*sizeof(void*))));
+        uint8_t *ptr28 = *((uint8_t **) (arg0 + (8+7*sizeof(void*))));
         for (size_t i29 = 0; i29 < len27; i29++) {
-          uint8_t *base = ptr28 + i29 * 1;
+          uint8_t *base = ptr28 + i29 * 4;
           (void) base;
         }
         free(ptr28);
       }
-      size_t len30 = *((size_t*) (arg0 + (8+16*sizeof(void*))));
+      size_t len30 = *((size_t*) (arg0 + (8+10*sizeof(void*))));
       if (len30 > 0) {
-        uint8_t *ptr31 = *((uint8_t **) (arg0 + (8+15*sizeof(void*))));
+        uint8_t *ptr31 = *((uint8_t **) (arg0 + (8+9*sizeof(void*))));
         for (size_t i32 = 0; i32 < len30; i32++) {
-          uint8_t *base = ptr31 + i32 * (8+2*sizeof(void*));
+          uint8_t *base = ptr31 + i32 * 4;
+          (void) base;
+        }
+        free(ptr31);
+      }
+      size_t len33 = *((size_t*) (arg0 + (8+12*sizeof(void*))));
+      if (len33 > 0) {
+        uint8_t *ptr34 = *((uint8_t **) (arg0 + (8+11*sizeof(void*))));
+        for (size_t i35 = 0; i35 < len33; i35++) {
+          uint8_t *base = ptr34 + i35 * 4;
+          (void) base;
+        }
+        free(ptr34);
+      }
+      size_t len36 = *((size_t*) (arg0 + (8+14*sizeof(void*))));
+      if (len36 > 0) {
+        uint8_t *ptr37 = *((uint8_t **) (arg0 + (8+13*sizeof(void*))));
+        for (size_t i38 = 0; i38 < len36; i38++) {
+          uint8_t *base = ptr37 + i38 * 1;
+          (void) base;
+        }
+        free(ptr37);
+      }
+      size_t len39 = *((size_t*) (arg0 + (8+16*sizeof(void*))));
+      if (len39 > 0) {
+        uint8_t *ptr40 = *((uint8_t **) (arg0 + (8+15*sizeof(void*))));
+        for (size_t i41 = 0; i41 < len39; i41++) {
+          uint8_t *base = ptr40 + i41 * (8+2*sizeof(void*));
           (void) base;
           if ((*((size_t*) (base + sizeof(void*)))) > 0) {
             free(*((uint8_t **) (base + 0)));
           }
         }
-        free(ptr31);
+        free(ptr40);
       }
       break;
     }
@@ -439,6 +469,15 @@ void rollout_allocation_types_prompt_free(rollout_allocation_types_prompt_t *ptr
   rollout_allocation_types_option_past_free(&ptr->past);
 }
 
+void policy_option_u32_free(policy_option_u32_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
+void rollout_allocation_types_origin_free(rollout_allocation_types_origin_t *ptr) {
+  policy_option_u32_free(&ptr->rollout);
+}
+
 void policy_list_f32_free(policy_list_f32_t *ptr) {
   size_t list_len = ptr->len;
   if (list_len > 0) {
@@ -490,6 +529,54 @@ void rollout_allocation_types_list_sampling_free(rollout_allocation_types_list_s
   }
 }
 
+void rollout_allocation_types_list_turn_free(rollout_allocation_types_list_turn_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_turn_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
+void rollout_allocation_types_list_list_turn_free(rollout_allocation_types_list_list_turn_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_list_turn_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      rollout_allocation_types_list_turn_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
+void rollout_allocation_types_list_stopped_free(rollout_allocation_types_list_stopped_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_stopped_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+    }
+    free(list_ptr);
+  }
+}
+
+void rollout_allocation_types_option_origin_free(rollout_allocation_types_option_origin_t *ptr) {
+  if (ptr->is_some) {
+    rollout_allocation_types_origin_free(&ptr->val);
+  }
+}
+
+void rollout_allocation_types_list_option_origin_free(rollout_allocation_types_list_option_origin_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_option_origin_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      rollout_allocation_types_option_origin_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
 void rollout_allocation_types_group_free(rollout_allocation_types_group_t *ptr) {
   policy_list_f32_free(&ptr->rewards);
   policy_list_bool_free(&ptr->correct);
@@ -500,6 +587,9 @@ void rollout_allocation_types_group_free(rollout_allocation_types_group_t *ptr) 
   policy_list_list_f32_free(&ptr->parts);
   policy_list_u32_free(&ptr->trained);
   rollout_allocation_types_list_sampling_free(&ptr->sampling);
+  rollout_allocation_types_list_list_turn_free(&ptr->turns);
+  rollout_allocation_types_list_stopped_free(&ptr->stopped);
+  rollout_allocation_types_list_option_origin_free(&ptr->origins);
 }
 
 void rollout_allocation_types_list_prompt_free(rollout_allocation_types_list_prompt_t *ptr) {
@@ -551,9 +641,26 @@ void rollout_allocation_types_option_sampling_free(rollout_allocation_types_opti
   }
 }
 
+void rollout_allocation_types_option_start_free(rollout_allocation_types_option_start_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
+void rollout_allocation_types_list_option_start_free(rollout_allocation_types_list_option_start_t *ptr) {
+  size_t list_len = ptr->len;
+  if (list_len > 0) {
+    rollout_allocation_types_option_start_t *list_ptr = ptr->ptr;
+    for (size_t i = 0; i < list_len; i++) {
+      rollout_allocation_types_option_start_free(&list_ptr[i]);
+    }
+    free(list_ptr);
+  }
+}
+
 void rollout_allocation_types_request_free(rollout_allocation_types_request_t *ptr) {
   rollout_allocation_types_option_enough_free(&ptr->until);
   rollout_allocation_types_option_sampling_free(&ptr->sampling);
+  rollout_allocation_types_list_option_start_free(&ptr->starts);
 }
 
 void policy_option_list_u32_free(policy_option_list_u32_t *ptr) {
@@ -574,6 +681,10 @@ void rollout_allocation_types_advantage_free(rollout_allocation_types_advantage_
     }
     case 3: {
       policy_list_f32_free(&ptr->val.given);
+      break;
+    }
+    case 4: {
+      policy_list_list_f32_free(&ptr->val.by_turn);
       break;
     }
   }
@@ -907,7 +1018,7 @@ void rollout_allocation_log_write(rollout_allocation_log_level_t level, policy_s
   __wasm_import_rollout_allocation_log_write((int32_t) level, (uint8_t *) (*line).ptr, (*line).len);
 }
 
-__attribute__((__export_name__("rollout:allocation/allocator@0.2.0#describe")))
+__attribute__((__export_name__("rollout:allocation/allocator@0.3.0#describe")))
 uint8_t * __wasm_export_exports_rollout_allocation_allocator_describe(void) {
   exports_rollout_allocation_allocator_description_t ret;
   exports_rollout_allocation_allocator_describe(&ret);
@@ -928,7 +1039,7 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_describe(void) {
   return ptr;
 }
 
-__attribute__((__export_name__("rollout:allocation/allocator@0.2.0#begin")))
+__attribute__((__export_name__("rollout:allocation/allocator@0.3.0#begin")))
 uint8_t * __wasm_export_exports_rollout_allocation_allocator_begin(uint8_t * arg) {
   exports_rollout_allocation_allocator_run_t arg0 = (rollout_allocation_types_run_t) {
     (rollout_allocation_types_list_tuple2_string_value_t) (rollout_allocation_types_list_tuple2_string_value_t) { (rollout_allocation_types_tuple2_string_value_t*)(*((uint8_t **) (arg + 0))), (*((size_t*) (arg + sizeof(void*)))) },
@@ -945,19 +1056,22 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_begin(uint8_t * arg
       (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
         (float) *((float*) (arg + (24+7*sizeof(void*)))),
         (uint32_t) (uint32_t) (*((int32_t*) (arg + (28+7*sizeof(void*))))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (32+7*sizeof(void*))))),
       },
       (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
-        (float) *((float*) (arg + (32+7*sizeof(void*)))),
-        (uint32_t) (uint32_t) (*((int32_t*) (arg + (36+7*sizeof(void*))))),
-      },
-      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
-        (float) *((float*) (arg + (40+7*sizeof(void*)))),
+        (float) *((float*) (arg + (36+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (40+7*sizeof(void*))))),
         (uint32_t) (uint32_t) (*((int32_t*) (arg + (44+7*sizeof(void*))))),
+      },
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (48+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (52+7*sizeof(void*))))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (56+7*sizeof(void*))))),
       },
     },
     (rollout_allocation_types_update_t) (rollout_allocation_types_update_t) {
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (48+7*sizeof(void*))))),
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (52+7*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (60+7*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (64+7*sizeof(void*))))),
     },
   };
   exports_rollout_allocation_allocator_result_list_u8_error_t ret;
@@ -1007,9 +1121,9 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_begin(uint8_t * arg
   return ptr;
 }
 
-__attribute__((__export_name__("rollout:allocation/allocator@0.2.0#decide")))
+__attribute__((__export_name__("rollout:allocation/allocator@0.3.0#decide")))
 uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * arg) {
-  exports_rollout_allocation_allocator_run_t arg0 = (rollout_allocation_types_run_t) {
+  exports_rollout_allocation_allocator_run_t arg2 = (rollout_allocation_types_run_t) {
     (rollout_allocation_types_list_tuple2_string_value_t) (rollout_allocation_types_list_tuple2_string_value_t) { (rollout_allocation_types_tuple2_string_value_t*)(*((uint8_t **) (arg + 0))), (*((size_t*) (arg + sizeof(void*)))) },
     (uint32_t) (uint32_t) (*((int32_t*) (arg + (2*sizeof(void*))))),
     (uint32_t) (uint32_t) (*((int32_t*) (arg + (4+2*sizeof(void*))))),
@@ -1024,42 +1138,45 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * ar
       (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
         (float) *((float*) (arg + (24+7*sizeof(void*)))),
         (uint32_t) (uint32_t) (*((int32_t*) (arg + (28+7*sizeof(void*))))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (32+7*sizeof(void*))))),
       },
       (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
-        (float) *((float*) (arg + (32+7*sizeof(void*)))),
-        (uint32_t) (uint32_t) (*((int32_t*) (arg + (36+7*sizeof(void*))))),
-      },
-      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
-        (float) *((float*) (arg + (40+7*sizeof(void*)))),
+        (float) *((float*) (arg + (36+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (40+7*sizeof(void*))))),
         (uint32_t) (uint32_t) (*((int32_t*) (arg + (44+7*sizeof(void*))))),
+      },
+      (rollout_allocation_types_sampling_t) (rollout_allocation_types_sampling_t) {
+        (float) *((float*) (arg + (48+7*sizeof(void*)))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (52+7*sizeof(void*))))),
+        (uint32_t) (uint32_t) (*((int32_t*) (arg + (56+7*sizeof(void*))))),
       },
     },
     (rollout_allocation_types_update_t) (rollout_allocation_types_update_t) {
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (48+7*sizeof(void*))))),
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (52+7*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (60+7*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (64+7*sizeof(void*))))),
     },
   };
-  policy_list_u8_t arg1 = (policy_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (56+7*sizeof(void*))))), (*((size_t*) (arg + (56+8*sizeof(void*))))) };
-  exports_rollout_allocation_allocator_view_t arg2 = (rollout_allocation_types_view_t) {
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (64+8*sizeof(void*))))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (68+8*sizeof(void*))))),
-    (uint32_t) (uint32_t) (*((int32_t*) (arg + (72+8*sizeof(void*))))),
+  policy_list_u8_t arg3 = (policy_list_u8_t) { (uint8_t*)(*((uint8_t **) (arg + (64+8*sizeof(void*))))), (*((size_t*) (arg + (64+9*sizeof(void*))))) };
+  exports_rollout_allocation_allocator_view_t arg4 = (rollout_allocation_types_view_t) {
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (64+10*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (68+10*sizeof(void*))))),
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (72+10*sizeof(void*))))),
     (rollout_allocation_types_budget_t) (rollout_allocation_types_budget_t) {
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (80+8*sizeof(void*))))),
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (84+8*sizeof(void*))))),
-      (uint32_t) (uint32_t) (*((int32_t*) (arg + (88+8*sizeof(void*))))),
-      (uint64_t) (uint64_t) (*((int64_t*) (arg + (96+8*sizeof(void*))))),
-      (double) *((double*) (arg + (104+8*sizeof(void*)))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (80+10*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (84+10*sizeof(void*))))),
+      (uint32_t) (uint32_t) (*((int32_t*) (arg + (88+10*sizeof(void*))))),
+      (uint64_t) (uint64_t) (*((int64_t*) (arg + (96+10*sizeof(void*))))),
+      (double) *((double*) (arg + (104+10*sizeof(void*)))),
     },
-    (rollout_allocation_types_list_prompt_t) (rollout_allocation_types_list_prompt_t) { (rollout_allocation_types_prompt_t*)(*((uint8_t **) (arg + (112+8*sizeof(void*))))), (*((size_t*) (arg + (112+9*sizeof(void*))))) },
-    (rollout_allocation_types_list_group_t) (rollout_allocation_types_list_group_t) { (rollout_allocation_types_group_t*)(*((uint8_t **) (arg + (112+10*sizeof(void*))))), (*((size_t*) (arg + (112+11*sizeof(void*))))) },
-    (rollout_allocation_types_list_tally_t) (rollout_allocation_types_list_tally_t) { (rollout_allocation_types_tally_t*)(*((uint8_t **) (arg + (112+12*sizeof(void*))))), (*((size_t*) (arg + (112+13*sizeof(void*))))) },
+    (rollout_allocation_types_list_prompt_t) (rollout_allocation_types_list_prompt_t) { (rollout_allocation_types_prompt_t*)(*((uint8_t **) (arg + (112+10*sizeof(void*))))), (*((size_t*) (arg + (112+11*sizeof(void*))))) },
+    (rollout_allocation_types_list_group_t) (rollout_allocation_types_list_group_t) { (rollout_allocation_types_group_t*)(*((uint8_t **) (arg + (112+12*sizeof(void*))))), (*((size_t*) (arg + (112+13*sizeof(void*))))) },
     (rollout_allocation_types_list_tally_t) (rollout_allocation_types_list_tally_t) { (rollout_allocation_types_tally_t*)(*((uint8_t **) (arg + (112+14*sizeof(void*))))), (*((size_t*) (arg + (112+15*sizeof(void*))))) },
+    (rollout_allocation_types_list_tally_t) (rollout_allocation_types_list_tally_t) { (rollout_allocation_types_tally_t*)(*((uint8_t **) (arg + (112+16*sizeof(void*))))), (*((size_t*) (arg + (112+17*sizeof(void*))))) },
   };
   exports_rollout_allocation_allocator_result_plan_error_t ret;
   exports_rollout_allocation_allocator_plan_t ok;
   exports_rollout_allocation_allocator_error_t err;
-  ret.is_err = !exports_rollout_allocation_allocator_decide(&arg0, &arg1, &arg2, &ok, &err);
+  ret.is_err = !exports_rollout_allocation_allocator_decide(&arg2, &arg3, &arg4, &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
@@ -1069,29 +1186,29 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * ar
   free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_rollout_allocation_allocator_error_t *payload19 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload19).tag) {
+    const exports_rollout_allocation_allocator_error_t *payload24 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload24).tag) {
       case 0: {
-        const rollout_allocation_types_bad_setting_t *payload20 = &(*payload19).val.setting;
+        const rollout_allocation_types_bad_setting_t *payload25 = &(*payload24).val.setting;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload20).name).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload20).name).ptr;
-        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload20).reason).len;
-        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload20).reason).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload25).name).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload25).name).ptr;
+        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload25).reason).len;
+        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload25).reason).ptr;
         break;
       }
       case 1: {
-        const policy_string_t *payload21 = &(*payload19).val.state;
+        const policy_string_t *payload26 = &(*payload24).val.state;
         *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload21).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload21).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload26).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload26).ptr;
         break;
       }
       case 2: {
-        const policy_string_t *payload22 = &(*payload19).val.other;
+        const policy_string_t *payload27 = &(*payload24).val.other;
         *((int8_t*)(ptr + sizeof(void*))) = 2;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload22).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload22).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload27).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload27).ptr;
         break;
       }
     }
@@ -1099,24 +1216,24 @@ uint8_t * __wasm_export_exports_rollout_allocation_allocator_decide(uint8_t * ar
     const exports_rollout_allocation_allocator_plan_t *payload = &(ret).val.ok;*((int8_t*)(ptr + 0)) = 0;
     switch ((int32_t) ((*payload).action).tag) {
       case 0: {
-        const rollout_allocation_types_list_request_t *payload3 = &((*payload).action).val.sample;
+        const rollout_allocation_types_list_request_t *payload5 = &((*payload).action).val.sample;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload3).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload3).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload5).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload5).ptr;
         break;
       }
       case 1: {
-        const rollout_allocation_types_batch_t *payload8 = &((*payload).action).val.train;
+        const rollout_allocation_types_batch_t *payload12 = &((*payload).action).val.train;
         *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload8).picks).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload8).picks).ptr;
-        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload8).hold).len;
-        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload8).hold).ptr;
-        if (((*payload8).update).is_some) {
-          const rollout_allocation_types_update_t *payload18 = &((*payload8).update).val;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = ((*payload12).picks).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) ((*payload12).picks).ptr;
+        *((size_t*)(ptr + (5*sizeof(void*)))) = ((*payload12).hold).len;
+        *((uint8_t **)(ptr + (4*sizeof(void*)))) = (uint8_t *) ((*payload12).hold).ptr;
+        if (((*payload12).update).is_some) {
+          const rollout_allocation_types_update_t *payload23 = &((*payload12).update).val;
           *((int8_t*)(ptr + (6*sizeof(void*)))) = 1;
-          *((int32_t*)(ptr + (4+6*sizeof(void*)))) = (int32_t) ((*payload18).mini_batch);
-          *((int32_t*)(ptr + (8+6*sizeof(void*)))) = (int32_t) ((*payload18).passes);
+          *((int32_t*)(ptr + (4+6*sizeof(void*)))) = (int32_t) ((*payload23).mini_batch);
+          *((int32_t*)(ptr + (8+6*sizeof(void*)))) = (int32_t) ((*payload23).passes);
         } else {
           *((int8_t*)(ptr + (6*sizeof(void*)))) = 0;
         }

@@ -35,6 +35,12 @@ typedef uint8_t rollout_allocation_types_needs_t;
 #define ROLLOUT_ALLOCATION_TYPES_NEEDS_UPDATING (1 << 4)
 // The parts that rewards are made of; `group.parts` is filled.
 #define ROLLOUT_ALLOCATION_TYPES_NEEDS_PARTS (1 << 5)
+// Rollouts by turn: `group.turns` and `group.stopped` are filled, and advantages may be
+// given by turn. Only runs whose rollouts are episodes with an environment give it.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_TURNS (1 << 6)
+// `request.starts`; `group.origins` is filled. Only runs whose environment is stated to be
+// deterministic give it.
+#define ROLLOUT_ALLOCATION_TYPES_NEEDS_STARTING (1 << 7)
 
 // The value of a setting.
 typedef struct rollout_allocation_types_value_t {
@@ -106,6 +112,9 @@ typedef struct rollout_allocation_types_sampling_t {
   float   temperature;
   // The length limit, in generated tokens. At least 1.
   uint32_t   max_tokens;
+  // The limit of an episode's turns, those that it keeps of another rollout included. At
+  // least 1; 1 where rollouts are single answers.
+  uint32_t   max_turns;
 } rollout_allocation_types_sampling_t;
 
 // How rollouts are sampled, and what a request may change of it.
@@ -197,7 +206,8 @@ typedef struct rollout_allocation_types_budget_t {
   double   run_flops;
 } rollout_allocation_types_budget_t;
 
-// The outcome of a prompt's last visit. Only rollouts that were scored count.
+// The outcome of a prompt's last visit. Only rollouts that were scored and that began with the
+// prompt count.
 typedef struct rollout_allocation_types_past_t {
   // The step it was in.
   uint32_t   step;
@@ -237,9 +247,48 @@ typedef struct rollout_allocation_types_prompt_t {
   // The prompt's own length, in tokens.
   uint32_t   length;
   // The last visit, or none before the first. A visit is a step in which the
-  // prompt was sampled.
+  // prompt was sampled from its beginning.
   rollout_allocation_types_option_past_t   past;
 } rollout_allocation_types_prompt_t;
+
+// A turn of the model.
+typedef struct rollout_allocation_types_turn_t {
+  // Tokens read before it: what the environment said. In the first turn of a rollout that
+  // continues another, all that was kept of that one comes before.
+  uint32_t   read;
+  // Tokens generated in it.
+  uint32_t   tokens;
+} rollout_allocation_types_turn_t;
+
+// Why an episode ended.
+typedef uint8_t rollout_allocation_types_stopped_t;
+
+// The environment ended it.
+#define ROLLOUT_ALLOCATION_TYPES_STOPPED_DONE 0
+// The limit of turns.
+#define ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_TURNS 1
+// The limit of generated tokens.
+#define ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_TOKENS 2
+// The limit of tokens read from the environment.
+#define ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_READ_TOKENS 3
+// The limit of calls of tools.
+#define ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_TOOL_CALLS 4
+// The limit of seconds.
+#define ROLLOUT_ALLOCATION_TYPES_STOPPED_MAX_SECONDS 5
+
+typedef struct {
+  bool is_some;
+  uint32_t val;
+} policy_option_u32_t;
+
+// What a rollout continues.
+typedef struct rollout_allocation_types_origin_t {
+  // The position in the group's lists of the rollout that it continues; none if that one is
+  // no longer buffered.
+  policy_option_u32_t   rollout;
+  // The last turn that was kept of it, from 0.
+  uint32_t   turn;
+} rollout_allocation_types_origin_t;
 
 typedef struct {
   float *ptr;
@@ -265,6 +314,31 @@ typedef struct {
   rollout_allocation_types_sampling_t *ptr;
   size_t len;
 } rollout_allocation_types_list_sampling_t;
+
+typedef struct {
+  rollout_allocation_types_turn_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_turn_t;
+
+typedef struct {
+  rollout_allocation_types_list_turn_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_list_turn_t;
+
+typedef struct {
+  rollout_allocation_types_stopped_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_stopped_t;
+
+typedef struct {
+  bool is_some;
+  rollout_allocation_types_origin_t val;
+} rollout_allocation_types_option_origin_t;
+
+typedef struct {
+  rollout_allocation_types_option_origin_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_option_origin_t;
 
 // The buffered rollouts of one prompt, in the order they were sampled.
 // 
@@ -294,6 +368,13 @@ typedef struct rollout_allocation_types_group_t {
   policy_list_u32_t   trained;
   // With `needs.sampling`, how the rollout was sampled.
   rollout_allocation_types_list_sampling_t   sampling;
+  // With `needs.turns`, the turns of the rollout, in order. Their tokens add up to its
+  // length. None if its environment ended it before the first.
+  rollout_allocation_types_list_list_turn_t   turns;
+  // With `needs.turns`, why the rollout ended.
+  rollout_allocation_types_list_stopped_t   stopped;
+  // With `needs.starting`, what the rollout continues; none if it began with the prompt.
+  rollout_allocation_types_list_option_origin_t   origins;
 } rollout_allocation_types_group_t;
 
 typedef struct {
@@ -336,6 +417,19 @@ typedef struct rollout_allocation_types_view_t {
   rollout_allocation_types_list_tally_t   under_way;
 } rollout_allocation_types_view_t;
 
+// A buffered rollout of the request's prompt, and where a new rollout leaves it.
+// 
+// The environment begins as it did for the group, is given the turns that are kept, and must
+// reply as it did. What is kept is read and not generated: it is in no limit of generated
+// tokens but the episode's own, and is learned from only in the rollout that generated it.
+typedef struct rollout_allocation_types_start_t {
+  // Its position in the group's lists.
+  uint32_t   rollout;
+  // The last of its turns that is kept, from 0. Its last turn of all ended the episode, so
+  // another one follows the turn that is kept.
+  uint32_t   turn;
+} rollout_allocation_types_start_t;
+
 // When a request has been answered before its count is reached.
 // 
 // All requests of a plan are served portion by portion: a portion of each, first to
@@ -360,6 +454,16 @@ typedef struct {
   rollout_allocation_types_sampling_t val;
 } rollout_allocation_types_option_sampling_t;
 
+typedef struct {
+  bool is_some;
+  rollout_allocation_types_start_t val;
+} rollout_allocation_types_option_start_t;
+
+typedef struct {
+  rollout_allocation_types_option_start_t *ptr;
+  size_t len;
+} rollout_allocation_types_list_option_start_t;
+
 // Some rollouts of one prompt, of the pool or of the groups, or with `needs.any-prompt`
 // of the data set, evicted or not. A plan asks for a prompt once at most.
 typedef struct rollout_allocation_types_request_t {
@@ -370,6 +474,9 @@ typedef struct rollout_allocation_types_request_t {
   rollout_allocation_types_option_enough_t   until;
   // How to sample them, within `run.sampling`; none for the run's default.
   rollout_allocation_types_option_sampling_t   sampling;
+  // With `needs.starting`, what the rollouts continue: one entry for each of `count`, in
+  // order, none for a rollout that begins with the prompt. Empty if all of them do.
+  rollout_allocation_types_list_option_start_t   starts;
 } rollout_allocation_types_request_t;
 
 typedef struct {
@@ -391,6 +498,7 @@ typedef struct rollout_allocation_types_advantage_t {
   union {
     policy_list_u32_t     among;
     policy_list_f32_t     given;
+    policy_list_list_f32_t     by_turn;
   } val;
 } rollout_allocation_types_advantage_t;
 
@@ -404,6 +512,9 @@ typedef struct rollout_allocation_types_advantage_t {
 // The policy's own, one for each rollout picked, in that order. From
 // -1,000,000 to 1,000,000.
 #define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_GIVEN 3
+// The policy's own, by turn: for each rollout picked, in that order, one for each of its
+// turns. From -1,000,000 to 1,000,000. With `needs.turns`.
+#define ROLLOUT_ALLOCATION_TYPES_ADVANTAGE_BY_TURN 4
 
 // The rollouts of one group to train on.
 typedef struct rollout_allocation_types_pick_t {
@@ -622,7 +733,7 @@ typedef struct {
   } val;
 } exports_rollout_allocation_allocator_result_plan_error_t;
 
-// Imported Functions from `rollout:allocation/facts@0.2.0`
+// Imported Functions from `rollout:allocation/facts@0.3.0`
 // Counts of past visits. 0 for a prompt without any.
 extern void rollout_allocation_facts_counts(rollout_allocation_facts_count_t what, rollout_allocation_facts_prompts_t *of, policy_list_u32_t *ret);
 // Means of the last visit. 0 for a prompt without any.
@@ -632,11 +743,11 @@ extern void rollout_allocation_facts_column(policy_string_t *name, rollout_alloc
 // What a token takes.
 extern void rollout_allocation_facts_costs(rollout_allocation_facts_token_costs_t *ret);
 
-// Imported Functions from `rollout:allocation/log@0.2.0`
+// Imported Functions from `rollout:allocation/log@0.3.0`
 // Write a line to the run's log.
 extern void rollout_allocation_log_write(rollout_allocation_log_level_t level, policy_string_t *line);
 
-// Exported Functions from `rollout:allocation/allocator@0.2.0`
+// Exported Functions from `rollout:allocation/allocator@0.3.0`
 void exports_rollout_allocation_allocator_describe(exports_rollout_allocation_allocator_description_t *ret);
 bool exports_rollout_allocation_allocator_begin(exports_rollout_allocation_allocator_run_t *run, policy_list_u8_t *ret, exports_rollout_allocation_allocator_error_t *err);
 bool exports_rollout_allocation_allocator_decide(exports_rollout_allocation_allocator_run_t *run, policy_list_u8_t *state, exports_rollout_allocation_allocator_view_t *view, exports_rollout_allocation_allocator_plan_t *ret, exports_rollout_allocation_allocator_error_t *err);
@@ -667,6 +778,10 @@ void rollout_allocation_types_option_past_free(rollout_allocation_types_option_p
 
 void rollout_allocation_types_prompt_free(rollout_allocation_types_prompt_t *ptr);
 
+void policy_option_u32_free(policy_option_u32_t *ptr);
+
+void rollout_allocation_types_origin_free(rollout_allocation_types_origin_t *ptr);
+
 void policy_list_f32_free(policy_list_f32_t *ptr);
 
 void policy_list_bool_free(policy_list_bool_t *ptr);
@@ -676,6 +791,16 @@ void policy_list_u32_free(policy_list_u32_t *ptr);
 void policy_list_list_f32_free(policy_list_list_f32_t *ptr);
 
 void rollout_allocation_types_list_sampling_free(rollout_allocation_types_list_sampling_t *ptr);
+
+void rollout_allocation_types_list_turn_free(rollout_allocation_types_list_turn_t *ptr);
+
+void rollout_allocation_types_list_list_turn_free(rollout_allocation_types_list_list_turn_t *ptr);
+
+void rollout_allocation_types_list_stopped_free(rollout_allocation_types_list_stopped_t *ptr);
+
+void rollout_allocation_types_option_origin_free(rollout_allocation_types_option_origin_t *ptr);
+
+void rollout_allocation_types_list_option_origin_free(rollout_allocation_types_list_option_origin_t *ptr);
 
 void rollout_allocation_types_group_free(rollout_allocation_types_group_t *ptr);
 
@@ -690,6 +815,10 @@ void rollout_allocation_types_view_free(rollout_allocation_types_view_t *ptr);
 void rollout_allocation_types_option_enough_free(rollout_allocation_types_option_enough_t *ptr);
 
 void rollout_allocation_types_option_sampling_free(rollout_allocation_types_option_sampling_t *ptr);
+
+void rollout_allocation_types_option_start_free(rollout_allocation_types_option_start_t *ptr);
+
+void rollout_allocation_types_list_option_start_free(rollout_allocation_types_list_option_start_t *ptr);
 
 void rollout_allocation_types_request_free(rollout_allocation_types_request_t *ptr);
 

@@ -33,9 +33,11 @@ func TestDeviationsAreOfTheSample(t *testing.T) {
 }
 
 func TestWhatOnlySomeNeedIsPutTogether(t *testing.T) {
-	request := allot.Request{Prompt: 3, Count: 8, Until: allot.Until(1, 0, 4), Sampling: allot.Sampled(0.5, 64)}
+	request := allot.Request{Prompt: 3, Count: 8, Until: allot.Until(1, 0, 4), Sampling: allot.Sampled(0.5, 64, 2)}
 	plan := allot.Sample(request).Deferring(5)
 	expect(t, plan.Action.Sample()[0].Until.Some().Portion, uint32(4))
+	expect(t, plan.Action.Sample()[0].Sampling.Some(), allot.Sampling{Temperature: 0.5, MaxTokens: 64, MaxTurns: 2})
+	expect(t, plan.Action.Sample()[0].Starts == nil, true)
 	expect(t, plan.Defer, []uint32{5})
 
 	pick := allot.PickAll(4)
@@ -50,6 +52,35 @@ func TestWhatOnlySomeNeedIsPutTogether(t *testing.T) {
 	said := allot.Describe(policy)
 	expect(t, said.Needs, allot.NeedReplay|allot.NeedStopping)
 	expect(t, made.Run(policy, nil).Columns, []allot.Column{{Name: "level", Width: 1}})
+}
+
+func TestEpisodesHaveTurns(t *testing.T) {
+	group := made.Episodes(7, []float32{1, 0, 1}, []uint32{2, 0, 1})
+	expect(t, group.Turns, [][]allot.Turn{{{Read: 0, Tokens: 5}, {Read: 3, Tokens: 5}}, {}, {{Read: 0, Tokens: 5}}})
+	expect(t, group.Lengths, []uint32{10, 0, 5})
+	expect(t, group.Stopped, []allot.Stopped{allot.StoppedDone, allot.StoppedDone, allot.StoppedDone})
+	expect(t, len(group.Origins), 3)
+	expect(t, group.Origins[0].IsSome(), false)
+	expect(t, group.Solved(), 2)
+
+	answers := made.Group(7, 1, 0)
+	expect(t, len(answers.Turns)+len(answers.Stopped)+len(answers.Origins), 0)
+}
+
+func TestPlansForEpisodesArePutTogether(t *testing.T) {
+	request := allot.Sample(allot.Starting(3, allot.After(5, 2), allot.FromPrompt())).Action.Sample()[0]
+	expect(t, request.Count, uint32(2))
+	expect(t, request.Starts[0].Some(), allot.Start{Rollout: 5, Turn: 2})
+	expect(t, request.Starts[1].IsSome(), false)
+
+	pick := allot.PickAll(7)
+	pick.Advantage = allot.ByTurn([]float32{0.5, -1}, nil, []float32{2})
+	expect(t, pick.Advantage.ByTurn(), [][]float32{{0.5, -1}, nil, {2}})
+
+	policy := allot.Policy[allot.None, allot.None]{Needs: allot.NeedTurns | allot.NeedStarting}
+	expect(t, allot.Describe(policy).Needs, allot.NeedTurns|allot.NeedStarting)
+	expect(t, made.Run(policy, nil).Sampling.Default.MaxTurns, uint32(8))
+	expect(t, made.Run(allot.Policy[allot.None, allot.None]{}, nil).Sampling.Default.MaxTurns, uint32(1))
 }
 
 func expect(t *testing.T, is, be any) {

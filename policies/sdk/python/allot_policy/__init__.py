@@ -27,7 +27,7 @@ It may also have:
 - `signals`, a list of names: signals to show beside each rollout (`group.signals`).
 - `columns`, a list of names: columns of the data set to ask `facts` for.
 - `needs`, a list of what else it makes use of, of "any-prompt", "replay", "sampling", "stopping",
-  "updating" and "parts".
+  "updating", "parts", "turns" and "starting".
 - `begin(settings, run)`: checks settings against each other and the run, and gives the first
   state. A setting's own type is checked before.
 - `State`, a dataclass: what the policy remembers. Without it a state is what `begin` returns, of
@@ -40,17 +40,17 @@ when the component is built. A set of texts is in another order in each build: s
 of one.
 
 In plain Python these are functions that tests call (`describe`, `begin`, `decide`, `run_with`,
-`made`); `allot build` makes of them a component of the contract `rollout:allocation@0.2.0`
-(`wit/0.2/allocation.wit`). The SDK knows nothing of any host, and needs nothing but Python.
+`made`); `allot build` makes of them a component of the contract `rollout:allocation@0.3.0`
+(`wit/0.3/allocation.wit`). The SDK knows nothing of any host, and needs nothing but Python.
 """
 
 from . import facts, log, made
 from .calls import begin, decide, describe, run_with
 from .chance import Chance
 from .error import BadSetting, BadState, GiveUp
-from .plan import Among, Enough, Hold, Pick, Plan, Request, sample, train
+from .plan import Among, Enough, Hold, Pick, Plan, Request, Start, sample, train
 from .settings import or_else, setting
-from .view import Budget, Column, Group, Past, Prompt, Run, Sampling, Tally, Update, View
+from .view import Budget, Column, Group, Origin, Past, Prompt, Run, Sampling, Tally, Turn, Update, View
 
 __all__ = [
     "Among",
@@ -63,6 +63,7 @@ __all__ = [
     "GiveUp",
     "Group",
     "Hold",
+    "Origin",
     "Past",
     "Pick",
     "Plan",
@@ -70,7 +71,9 @@ __all__ = [
     "Request",
     "Run",
     "Sampling",
+    "Start",
     "Tally",
+    "Turn",
     "Update",
     "View",
     "begin",

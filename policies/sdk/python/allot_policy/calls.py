@@ -11,7 +11,7 @@ from .error import BadPolicy, BadState
 from .plan import Plan
 from .view import Column, Run, Sampling, SamplingRange, Update, View
 
-NEEDS = ("any-prompt", "replay", "sampling", "stopping", "updating", "parts")
+NEEDS = ("any-prompt", "replay", "sampling", "stopping", "updating", "parts", "turns", "starting")
 """What not every run can give, as the contract has it."""
 
 
@@ -61,7 +61,8 @@ def decide(policy: ModuleType, run: Run, state: bytes, view: View) -> Plan:
 
 def run_with(policy: ModuleType, **changes: Any) -> Run:
     """A run for tests: the policy's default settings with some of them replaced, and its columns
-    with one number for each prompt."""
+    with one number for each prompt. Its rollouts are episodes if the policy needs that."""
+    turns = 8 if {"turns", "starting"} & set(_needs(policy)) else 1
     settings = {name: default for name, default, _ in describe(policy)["settings"]}
     for name, value in changes.items():
         name = name.replace("_", "-")
@@ -79,7 +80,7 @@ def run_with(policy: ModuleType, **changes: Any) -> Run:
         lag=0,
         columns=[Column(name, 1, []) for name in _names(policy, "columns")],
         parts=[],
-        sampling=SamplingRange(Sampling(1.0, 1024), Sampling(0.0, 1), Sampling(2.0, 1024)),
+        sampling=SamplingRange(Sampling(1.0, 1024, turns), Sampling(0.0, 1, 1), Sampling(2.0, 1024, turns)),
         update=Update(2**32 - 1, 4),
     )
 

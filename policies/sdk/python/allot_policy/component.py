@@ -11,15 +11,21 @@ from wit_world.imports import types
 
 from . import calls, faults
 from .plan import Among, Hold, Pick, Plan
-from .view import Budget, Column, Group, Past, Prompt, Run, Sampling, SamplingRange, Tally, Update, View
+from .view import STOPPED, Budget, Column, Group, Origin, Past, Prompt, Run, Sampling, SamplingRange, Tally
+from .view import Turn, Update, View
 
 # The bindings look their classes up by name when all is imported: from here on they build the
 # SDK's own, which have its helpers, and nothing is copied.
-for ours in (Column, Sampling, SamplingRange, Update, Run, Tally, Budget, Past, Prompt, Group, View):
+OURS = (Column, Sampling, SamplingRange, Update, Run, Tally, Budget, Past, Prompt, Group, Turn, Origin, View)
+for ours in OURS:
     theirs = getattr(types, ours.__name__)
     if [f.name for f in fields(ours)] != [f.name for f in fields(theirs)]:
         raise TypeError(f"the SDK's `{ours.__name__}` is not the contract's")
     setattr(types, ours.__name__, ours)
+# The same for why an episode ended: a number becomes its name.
+if [end.name.lower().replace("_", "-") for end in types.Stopped] != list(STOPPED):
+    raise TypeError("the SDK's `STOPPED` is not the contract's")
+types.Stopped = STOPPED.__getitem__
 
 
 class Allocator(exports.Allocator):
@@ -65,6 +71,8 @@ def _pick(pick: Pick) -> types.Pick:
         advantage = types.Advantage_Group()
     elif isinstance(pick.advantage, Among):
         advantage = types.Advantage_Among(pick.advantage.rollouts)
+    elif pick.by_turn:
+        advantage = types.Advantage_ByTurn(pick.advantage)
     else:
         advantage = types.Advantage_Given(pick.advantage)
     return types.Pick(pick.prompt, pick.rollouts, advantage, pick.weight)

@@ -23,7 +23,8 @@ from typing import IO, Any
 from . import calls, facts, faults, log
 from .error import BadSetting, BadState, GiveUp
 from .plan import Among, Hold, Pick, Plan, Request
-from .view import Budget, Column, Group, Past, Prompt, Run, Sampling, SamplingRange, Tally, Update, View
+from .view import STOPPED, Budget, Column, Group, Origin, Past, Prompt, Run, Sampling, SamplingRange, Tally
+from .view import Turn, Update, View
 
 PRINTED = 64 << 10
 """Characters of what a call prints that are kept: the last ones."""
@@ -223,6 +224,9 @@ ANSWERS = {"describe": _describe, "begin": _begin, "decide": _decide}
 
 # === From the host ===
 
+ENDS = {name.title().replace("-", ""): name for name in STOPPED}
+"""Why an episode ended, by the host's own names: `MaxTurns`."""
+
 
 def _run(run: dict) -> Run:
     settings = [(name, next(iter(value.values()))) for name, value in run.pop("settings")]
@@ -244,8 +248,14 @@ def _prompt(past: dict | None, **rest: Any) -> Prompt:
     return Prompt(past=past and Past(**past), **rest)
 
 
-def _group(sampling: list[dict], **rest: Any) -> Group:
-    return Group(sampling=[Sampling(**own) for own in sampling], **rest)
+def _group(sampling: list[dict], turns: list[list[dict]], stopped: list, origins: list, **rest: Any) -> Group:
+    return Group(
+        sampling=[Sampling(**own) for own in sampling],
+        turns=[[Turn(**turn) for turn in rollout] for rollout in turns],
+        stopped=[ENDS[end] for end in stopped],
+        origins=[origin and Origin(**origin) for origin in origins],
+        **rest,
+    )
 
 
 # === To the host ===
@@ -264,7 +274,9 @@ def _plain(plan: Plan) -> dict:
 
 def _request(request: Request) -> dict:
     until, sampling = request.until, request.sampling
-    return {**vars(request), "until": until and vars(until), "sampling": sampling and vars(sampling)}
+    plain = {**vars(request), "until": until and vars(until), "sampling": sampling and vars(sampling)}
+    starts = [start and vars(start) for start in plain.pop("starts")]
+    return {**plain, "starts": starts} if starts else plain
 
 
 def _pick(pick: Pick) -> dict:
@@ -272,7 +284,7 @@ def _pick(pick: Pick) -> dict:
     if isinstance(advantage, Among):
         advantage = {"among": advantage.rollouts}
     elif not isinstance(advantage, str):
-        advantage = {"given": advantage}
+        advantage = {"byturn" if pick.by_turn else "given": advantage}
     return {**vars(pick), "advantage": advantage}
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from . import facts as _facts
-from .view import Budget, Group, Past, Prompt, View
+from .view import Budget, Group, Past, Prompt, Turn, View
 
 
 def view(pool: Iterable[int] = (), groups: Iterable[Group] = (), round: int = 0) -> View:
@@ -29,10 +29,24 @@ def group(prompt: int, marks: list[int], age: int = 0) -> Group:
 
 def rewarded(prompt: int, rewards: list[float], age: int = 0) -> Group:
     """A group of these rewards; a rollout is correct from 1 on. What only policies that need it are
-    shown is empty: set `signals`, `parts`, `trained` and `sampling`."""
+    shown is empty: set `signals`, `parts`, `trained` and `sampling`; `episodes` has turns."""
     n = len(rewards)
     correct = [reward >= 1 for reward in rewards]
-    return Group(prompt, 0, list(rewards), correct, [10] * n, [age] * n, [False] * n, [], [], [], [])
+    own = (list(rewards), correct, [10] * n, [age] * n, [False] * n)
+    return Group(prompt, 0, *own, [], [], [], [], [], [], [])
+
+
+def episodes(prompt: int, marks: list[int], turns: list[list[tuple[int, int]]], age: int = 0) -> Group:
+    """A group as `group` makes it, of episodes: for each rollout its turns, each as the tokens read before
+    it and those generated in it. Their environment ended them, and all began with the prompt: set
+    `stopped` and `origins` where that is another."""
+    if len(turns) != len(marks):
+        raise ValueError(f"turns of {len(turns)} rollouts for {len(marks)} marks")
+    made = group(prompt, marks, age)
+    made.turns = [[Turn(read, tokens) for read, tokens in rollout] for rollout in turns]
+    made.lengths = [sum(turn.tokens for turn in rollout) for rollout in made.turns]
+    made.stopped, made.origins = ["done"] * len(marks), [None] * len(marks)
+    return made
 
 
 def past(correct: int, rollouts: int) -> Past:

@@ -29,6 +29,21 @@ class Enough:
 
 
 @dataclass
+class Start:
+    """A buffered rollout of the request's prompt, and where a new rollout leaves it. What is kept of it is
+    read and not generated, and is learned from only in the rollout that generated it."""
+
+    rollout: int
+    """Its position in the group's lists."""
+    turn: int
+    """The last of its turns that is kept, from 0. Never its last turn of all, which ended the episode."""
+
+    def __post_init__(self) -> None:
+        _whole([self.rollout], "a rollout to start from")
+        _whole([self.turn], "a turn to start from")
+
+
+@dataclass
 class Request:
     """Some rollouts of one prompt, of the pool or of the groups; with `needs = ["any-prompt"]` of the
     data set."""
@@ -41,6 +56,10 @@ class Request:
     sampling: Sampling | None = None
     """How to sample them, within `run.sampling`; None for the run's default. With
     `needs = ["sampling"]`."""
+    starts: list[Start | None] = field(default_factory=list)
+    """What the rollouts continue: one entry for each of `count`, in order, a `Start` or its two numbers,
+    None for a rollout that begins with the prompt. Empty if all of them do. With
+    `needs = ["starting"]`."""
 
     def __post_init__(self) -> None:
         _whole([self.prompt], "a request's prompt")
@@ -53,6 +72,10 @@ class Request:
                 raise TypeError(f"`sampling` {of} is a Sampling or None, not {self.sampling!r}")
             _numbers([self.sampling.temperature], f"the temperature {of}")
             _whole([self.sampling.max_tokens], f"the length limit {of}")
+            _whole([self.sampling.max_turns], f"the limit of turns {of}")
+        self.starts = [_start(start, of) for start in self.starts]
+        if self.starts and len(self.starts) != self.count:
+            raise ValueError(f"`starts` {of} has one entry for each of {self.count}, not {len(self.starts)}")
 
 
 @dataclass
@@ -88,10 +111,11 @@ class Pick:
     prompt: int
     rollouts: list[int] | None = None
     """Their positions in the group's lists, each once; None for all."""
-    advantage: str | Among | list[float] = "picked"
+    advantage: str | Among | list[float] | list[list[float]] = "picked"
     """How rewards become advantages. "picked": measured against the mean and std of the rollouts
     picked. "group": against those of all the prompt's buffered rollouts. `Among`: against those at its
-    positions. A list: the policy's own, one for each rollout picked, in that order."""
+    positions. A list: the policy's own, one for each rollout picked, in that order. A list of lists: the
+    policy's own, for each rollout picked one for each of its turns, with `needs = ["turns"]`."""
     weight: float = 1.0
     """Scales the group's advantages. From 0 to 1,000,000."""
 
@@ -103,14 +127,23 @@ class Pick:
         if isinstance(self.advantage, Among):
             pass
         elif not isinstance(self.advantage, str):
-            self.advantage = _numbers(self.advantage, f"an advantage {of}")
+            self.advantage = _advantages(self.advantage, of)
         elif self.advantage not in ("picked", "group"):
-            known = '"picked", "group", an Among or a list'
+            known = '"picked", "group", an Among, a list or a list of lists'
             raise ValueError(f"the advantage {of} is {known}, not {self.advantage!r}")
         _numbers([self.weight], f"the weight {of}")
 
+    @property
+    def by_turn(self) -> bool:
+        """Whether its advantages are the policy's own, by turn."""
+        return isinstance(self.advantage, list) and any(type(one) is list for one in self.advantage[:1])
+
     @staticmethod
-    def all(prompt: int, advantage: str | Among | list[float] = "picked", weight: float = 1.0) -> Pick:
+    def all(
+        prompt: int,
+        advantage: str | Among | list[float] | list[list[float]] = "picked",
+        weight: float = 1.0,
+    ) -> Pick:
         """All rollouts of a prompt."""
         return Pick(prompt, None, advantage, weight)
 
@@ -118,7 +151,7 @@ class Pick:
     def some(
         prompt: int,
         positions: Iterable[int],
-        advantage: str | Among | list[float] = "picked",
+        advantage: str | Among | list[float] | list[list[float]] = "picked",
         weight: float = 1.0,
     ) -> Pick:
         """Some rollouts of a prompt, by their positions in its group."""
@@ -215,6 +248,24 @@ def _held(holds: Iterable[int | Hold]) -> list[int | Hold]:
     holds = list(holds)
     _whole([hold for hold in holds if not isinstance(hold, Hold)], "a prompt to hold")
     return holds
+
+
+def _start(start: Start | tuple[int, int] | None, of: str) -> Start | None:
+    if start is None or isinstance(start, Start):
+        return start
+    if not isinstance(start, (tuple, list)) or len(start) != 2:
+        raise TypeError(f"an entry of `starts` {of} is a Start, its two numbers or None, not {start!r}")
+    return Start(*start)
+
+
+def _advantages(own: Iterable, of: str) -> list[float] | list[list[float]]:
+    own = list(own)
+    if not own or not isinstance(own[0], (list, tuple)):
+        return _numbers(own, f"an advantage {of}")
+    for turns in own:
+        if not isinstance(turns, (list, tuple)):
+            raise TypeError(f"the advantages {of} are a list of numbers for each rollout; {turns!r} is none")
+    return [_numbers(turns, f"an advantage {of}") for turns in own]
 
 
 # One look at the types and two at the ends: several times faster than a look at each number.

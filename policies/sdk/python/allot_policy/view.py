@@ -30,6 +30,9 @@ class Sampling:
     temperature: float
     max_tokens: int
     """The length limit, in generated tokens. At least 1."""
+    max_turns: int
+    """The limit of an episode's turns, those kept of another rollout included. At least 1; 1 where rollouts
+    are single answers."""
 
 
 @dataclass
@@ -118,14 +121,15 @@ class Budget:
 
 @dataclass
 class Past:
-    """The outcome of a prompt's last visit: the last step in which it was sampled."""
+    """The outcome of a prompt's last visit: the last step in which it was sampled from its beginning.
+    Only rollouts that were scored and that began with the prompt count."""
 
     step: int
     """The step it was in."""
     visits: int
     """Visits so far, this one included."""
     rollouts: int
-    """Rollouts sampled in it and scored."""
+    """Rollouts sampled in it."""
     correct: int
     """How many of them were correct."""
     mean: float
@@ -200,6 +204,13 @@ class Group:
     """Updates that were made on the rollout. With `needs = ["replay"]`."""
     sampling: list[Sampling]
     """How the rollout was sampled. With `needs = ["sampling"]`."""
+    turns: list[list[Turn]]
+    """The turns of the rollout, in order. Their tokens add up to its length. None if its environment
+    ended it before the first. With `needs = ["turns"]`."""
+    stopped: list[str]
+    """Why the rollout ended, one of `STOPPED`. With `needs = ["turns"]`."""
+    origins: list[Origin | None]
+    """What the rollout continues; None if it began with the prompt. With `needs = ["starting"]`."""
 
     @property
     def tokens(self) -> list[int]:
@@ -236,6 +247,32 @@ class Group:
     def age(self) -> int:
         """The age of the oldest rollout, in model updates."""
         return max(self.ages, default=0)
+
+
+@dataclass
+class Turn:
+    """A turn of the model."""
+
+    read: int
+    """Tokens read before it: what the environment said. In the first turn of a rollout that continues
+    another, all that was kept of that one comes before."""
+    tokens: int
+    """Tokens generated in it."""
+
+
+STOPPED = ("done", "max-turns", "max-tokens", "max-read-tokens", "max-tool-calls", "max-seconds")
+"""Why an episode ended: its environment ended it, or the limit of turns, of generated tokens, of tokens
+read from the environment, of calls of tools, or of seconds."""
+
+
+@dataclass
+class Origin:
+    """The rollout that another one continues."""
+
+    rollout: int | None
+    """Its position in the group's lists; None if it is no longer buffered."""
+    turn: int
+    """The last turn that was kept of it, from 0."""
 
 
 @dataclass

@@ -32,7 +32,13 @@ pub mod rollout {
                 2; #[doc = " `request.until`."] const STOPPING = 1 << 3; #[doc =
                 " `batch.update`."] const UPDATING = 1 << 4; #[doc =
                 " The parts that rewards are made of; `group.parts` is filled."] const
-                PARTS = 1 << 5; }
+                PARTS = 1 << 5; #[doc =
+                " Rollouts by turn: `group.turns` and `group.stopped` are filled, and advantages may be"]
+                #[doc =
+                " given by turn. Only runs whose rollouts are episodes with an environment give it."]
+                const TURNS = 1 << 6; #[doc =
+                " `request.starts`; `group.origins` is filled. Only runs whose environment is stated to be"]
+                #[doc = " deterministic give it."] const STARTING = 1 << 7; }
             }
             /// The value of a setting.
             #[derive(Clone, PartialEq)]
@@ -145,6 +151,9 @@ pub mod rollout {
                 pub temperature: f32,
                 /// The length limit, in generated tokens. At least 1.
                 pub max_tokens: u32,
+                /// The limit of an episode's turns, those that it keeps of another rollout included. At
+                /// least 1; 1 where rollouts are single answers.
+                pub max_turns: u32,
             }
             impl ::core::fmt::Debug for Sampling {
                 fn fmt(
@@ -154,6 +163,7 @@ pub mod rollout {
                     f.debug_struct("Sampling")
                         .field("temperature", &self.temperature)
                         .field("max-tokens", &self.max_tokens)
+                        .field("max-turns", &self.max_turns)
                         .finish()
                 }
             }
@@ -304,7 +314,8 @@ pub mod rollout {
                         .finish()
                 }
             }
-            /// The outcome of a prompt's last visit. Only rollouts that were scored count.
+            /// The outcome of a prompt's last visit. Only rollouts that were scored and that began with the
+            /// prompt count.
             #[repr(C)]
             #[derive(Clone, Copy, PartialEq)]
             pub struct Past {
@@ -361,7 +372,7 @@ pub mod rollout {
                 /// The prompt's own length, in tokens.
                 pub length: u32,
                 /// The last visit, or none before the first. A visit is a step in which the
-                /// prompt was sampled.
+                /// prompt was sampled from its beginning.
                 pub past: Option<Past>,
             }
             impl ::core::fmt::Debug for Prompt {
@@ -374,6 +385,105 @@ pub mod rollout {
                         .field("epoch", &self.epoch)
                         .field("length", &self.length)
                         .field("past", &self.past)
+                        .finish()
+                }
+            }
+            /// A turn of the model.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct Turn {
+                /// Tokens read before it: what the environment said. In the first turn of a rollout that
+                /// continues another, all that was kept of that one comes before.
+                pub read: u32,
+                /// Tokens generated in it.
+                pub tokens: u32,
+            }
+            impl ::core::fmt::Debug for Turn {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Turn")
+                        .field("read", &self.read)
+                        .field("tokens", &self.tokens)
+                        .finish()
+                }
+            }
+            /// Why an episode ended.
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Stopped {
+                /// The environment ended it.
+                Done,
+                /// The limit of turns.
+                MaxTurns,
+                /// The limit of generated tokens.
+                MaxTokens,
+                /// The limit of tokens read from the environment.
+                MaxReadTokens,
+                /// The limit of calls of tools.
+                MaxToolCalls,
+                /// The limit of seconds.
+                MaxSeconds,
+            }
+            impl ::core::fmt::Debug for Stopped {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Stopped::Done => f.debug_tuple("Stopped::Done").finish(),
+                        Stopped::MaxTurns => f.debug_tuple("Stopped::MaxTurns").finish(),
+                        Stopped::MaxTokens => {
+                            f.debug_tuple("Stopped::MaxTokens").finish()
+                        }
+                        Stopped::MaxReadTokens => {
+                            f.debug_tuple("Stopped::MaxReadTokens").finish()
+                        }
+                        Stopped::MaxToolCalls => {
+                            f.debug_tuple("Stopped::MaxToolCalls").finish()
+                        }
+                        Stopped::MaxSeconds => {
+                            f.debug_tuple("Stopped::MaxSeconds").finish()
+                        }
+                    }
+                }
+            }
+            impl Stopped {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Stopped {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Stopped::Done,
+                        1 => Stopped::MaxTurns,
+                        2 => Stopped::MaxTokens,
+                        3 => Stopped::MaxReadTokens,
+                        4 => Stopped::MaxToolCalls,
+                        5 => Stopped::MaxSeconds,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            /// What a rollout continues.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct Origin {
+                /// The position in the group's lists of the rollout that it continues; none if that one is
+                /// no longer buffered.
+                pub rollout: Option<u32>,
+                /// The last turn that was kept of it, from 0.
+                pub turn: u32,
+            }
+            impl ::core::fmt::Debug for Origin {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Origin")
+                        .field("rollout", &self.rollout)
+                        .field("turn", &self.turn)
                         .finish()
                 }
             }
@@ -406,6 +516,13 @@ pub mod rollout {
                 pub trained: _rt::Vec<u32>,
                 /// With `needs.sampling`, how the rollout was sampled.
                 pub sampling: _rt::Vec<Sampling>,
+                /// With `needs.turns`, the turns of the rollout, in order. Their tokens add up to its
+                /// length. None if its environment ended it before the first.
+                pub turns: _rt::Vec<_rt::Vec<Turn>>,
+                /// With `needs.turns`, why the rollout ended.
+                pub stopped: _rt::Vec<Stopped>,
+                /// With `needs.starting`, what the rollout continues; none if it began with the prompt.
+                pub origins: _rt::Vec<Option<Origin>>,
             }
             impl ::core::fmt::Debug for Group {
                 fn fmt(
@@ -424,6 +541,9 @@ pub mod rollout {
                         .field("parts", &self.parts)
                         .field("trained", &self.trained)
                         .field("sampling", &self.sampling)
+                        .field("turns", &self.turns)
+                        .field("stopped", &self.stopped)
+                        .field("origins", &self.origins)
                         .finish()
                 }
             }
@@ -469,6 +589,31 @@ pub mod rollout {
                         .finish()
                 }
             }
+            /// A buffered rollout of the request's prompt, and where a new rollout leaves it.
+            ///
+            /// The environment begins as it did for the group, is given the turns that are kept, and must
+            /// reply as it did. What is kept is read and not generated: it is in no limit of generated
+            /// tokens but the episode's own, and is learned from only in the rollout that generated it.
+            #[repr(C)]
+            #[derive(Clone, Copy, PartialEq)]
+            pub struct Start {
+                /// Its position in the group's lists.
+                pub rollout: u32,
+                /// The last of its turns that is kept, from 0. Its last turn of all ended the episode, so
+                /// another one follows the turn that is kept.
+                pub turn: u32,
+            }
+            impl ::core::fmt::Debug for Start {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Start")
+                        .field("rollout", &self.rollout)
+                        .field("turn", &self.turn)
+                        .finish()
+                }
+            }
             /// When a request has been answered before its count is reached.
             ///
             /// All requests of a plan are served portion by portion: a portion of each, first to
@@ -498,8 +643,7 @@ pub mod rollout {
             }
             /// Some rollouts of one prompt, of the pool or of the groups, or with `needs.any-prompt`
             /// of the data set, evicted or not. A plan asks for a prompt once at most.
-            #[repr(C)]
-            #[derive(Clone, Copy, PartialEq)]
+            #[derive(Clone, PartialEq)]
             pub struct Request {
                 pub prompt: PromptId,
                 /// Rollouts to add to those buffered. At least 1.
@@ -508,6 +652,9 @@ pub mod rollout {
                 pub until: Option<Enough>,
                 /// How to sample them, within `run.sampling`; none for the run's default.
                 pub sampling: Option<Sampling>,
+                /// With `needs.starting`, what the rollouts continue: one entry for each of `count`, in
+                /// order, none for a rollout that begins with the prompt. Empty if all of them do.
+                pub starts: _rt::Vec<Option<Start>>,
             }
             impl ::core::fmt::Debug for Request {
                 fn fmt(
@@ -519,6 +666,7 @@ pub mod rollout {
                         .field("count", &self.count)
                         .field("until", &self.until)
                         .field("sampling", &self.sampling)
+                        .field("starts", &self.starts)
                         .finish()
                 }
             }
@@ -554,6 +702,9 @@ pub mod rollout {
                 /// The policy's own, one for each rollout picked, in that order. From
                 /// -1,000,000 to 1,000,000.
                 Given(_rt::Vec<f32>),
+                /// The policy's own, by turn: for each rollout picked, in that order, one for each of its
+                /// turns. From -1,000,000 to 1,000,000. With `needs.turns`.
+                ByTurn(_rt::Vec<_rt::Vec<f32>>),
             }
             impl ::core::fmt::Debug for Advantage {
                 fn fmt(
@@ -568,6 +719,9 @@ pub mod rollout {
                         }
                         Advantage::Given(e) => {
                             f.debug_tuple("Advantage::Given").field(e).finish()
+                        }
+                        Advantage::ByTurn(e) => {
+                            f.debug_tuple("Advantage::ByTurn").field(e).finish()
                         }
                     }
                 }
@@ -924,7 +1078,7 @@ pub mod rollout {
                     };
                     let ptr3 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.3.0")]
                     unsafe extern "C" {
                         #[link_name = "counts"]
                         fn wit_import4(_: i32, _: i32, _: *mut u8, _: usize, _: *mut u8);
@@ -992,7 +1146,7 @@ pub mod rollout {
                     };
                     let ptr3 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.3.0")]
                     unsafe extern "C" {
                         #[link_name = "measures"]
                         fn wit_import4(_: i32, _: i32, _: *mut u8, _: usize, _: *mut u8);
@@ -1063,7 +1217,7 @@ pub mod rollout {
                     };
                     let ptr4 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.3.0")]
                     unsafe extern "C" {
                         #[link_name = "column"]
                         fn wit_import5(
@@ -1115,7 +1269,7 @@ pub mod rollout {
                     let mut ret_area = RetArea([::core::mem::MaybeUninit::uninit(); 24]);
                     let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "rollout:allocation/facts@0.2.0")]
+                    #[link(wasm_import_module = "rollout:allocation/facts@0.3.0")]
                     unsafe extern "C" {
                         #[link_name = "costs"]
                         fn wit_import1(_: *mut u8);
@@ -1188,7 +1342,7 @@ pub mod rollout {
                     let ptr0 = vec0.as_ptr().cast::<u8>();
                     let len0 = vec0.len();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "rollout:allocation/log@0.2.0")]
+                    #[link(wasm_import_module = "rollout:allocation/log@0.3.0")]
                     unsafe extern "C" {
                         #[link_name = "write"]
                         fn wit_import1(_: i32, _: *mut u8, _: usize);
@@ -1556,7 +1710,7 @@ pub mod exports {
                 pub unsafe fn _export_begin_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result48 = {
+                        let result51 = {
                             let l0 = *arg0.add(0).cast::<*mut u8>();
                             let l1 = *arg0
                                 .add(::core::mem::size_of::<*const u8>())
@@ -1775,21 +1929,30 @@ pub mod exports {
                                 .cast::<i32>();
                             let l42 = *arg0
                                 .add(32 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<f32>();
+                                .cast::<i32>();
                             let l43 = *arg0
                                 .add(36 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .cast::<f32>();
                             let l44 = *arg0
                                 .add(40 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<f32>();
+                                .cast::<i32>();
                             let l45 = *arg0
                                 .add(44 + 7 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
                             let l46 = *arg0
                                 .add(48 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .cast::<f32>();
                             let l47 = *arg0
                                 .add(52 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l48 = *arg0
+                                .add(56 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l49 = *arg0
+                                .add(60 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l50 = *arg0
+                                .add(64 + 7 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
                             T_::begin(super::super::super::super::rollout::allocation::types::Run {
                                 settings: result13,
@@ -1806,110 +1969,113 @@ pub mod exports {
                                     default: super::super::super::super::rollout::allocation::types::Sampling {
                                         temperature: l40,
                                         max_tokens: l41 as u32,
+                                        max_turns: l42 as u32,
                                     },
                                     least: super::super::super::super::rollout::allocation::types::Sampling {
-                                        temperature: l42,
-                                        max_tokens: l43 as u32,
+                                        temperature: l43,
+                                        max_tokens: l44 as u32,
+                                        max_turns: l45 as u32,
                                     },
                                     most: super::super::super::super::rollout::allocation::types::Sampling {
-                                        temperature: l44,
-                                        max_tokens: l45 as u32,
+                                        temperature: l46,
+                                        max_tokens: l47 as u32,
+                                        max_turns: l48 as u32,
                                     },
                                 },
                                 update: super::super::super::super::rollout::allocation::types::Update {
-                                    mini_batch: l46 as u32,
-                                    passes: l47 as u32,
+                                    mini_batch: l49 as u32,
+                                    passes: l50 as u32,
                                 },
                             })
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            56 + 7 * ::core::mem::size_of::<*const u8>(),
+                            64 + 8 * ::core::mem::size_of::<*const u8>(),
                             ::core::mem::size_of::<*const u8>(),
                         );
-                        let ptr49 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result48 {
+                        let ptr52 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result51 {
                             Ok(e) => {
-                                *ptr49.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec50 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                *ptr52.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec53 = <_ as Into<_rt::Vec<_>>>::into(e)
                                     .into_boxed_slice();
-                                let ptr50 = vec50.as_ptr().cast::<u8>();
-                                let len50 = vec50.len();
-                                ::core::mem::forget(vec50);
-                                *ptr49
+                                let ptr53 = vec53.as_ptr().cast::<u8>();
+                                let len53 = vec53.len();
+                                ::core::mem::forget(vec53);
+                                *ptr52
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len50;
-                                *ptr49
+                                    .cast::<usize>() = len53;
+                                *ptr52
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr50.cast_mut();
+                                    .cast::<*mut u8>() = ptr53.cast_mut();
                             }
                             Err(e) => {
-                                *ptr49.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::rollout::allocation::types::Error as V56;
+                                *ptr52.add(0).cast::<u8>() = (1i32) as u8;
+                                use super::super::super::super::rollout::allocation::types::Error as V59;
                                 match e {
-                                    V56::Setting(e) => {
-                                        *ptr49
+                                    V59::Setting(e) => {
+                                        *ptr52
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
                                         let super::super::super::super::rollout::allocation::types::BadSetting {
-                                            name: name51,
-                                            reason: reason51,
+                                            name: name54,
+                                            reason: reason54,
                                         } = e;
-                                        let vec52 = (name51.into_bytes()).into_boxed_slice();
-                                        let ptr52 = vec52.as_ptr().cast::<u8>();
-                                        let len52 = vec52.len();
-                                        ::core::mem::forget(vec52);
-                                        *ptr49
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len52;
-                                        *ptr49
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr52.cast_mut();
-                                        let vec53 = (reason51.into_bytes()).into_boxed_slice();
-                                        let ptr53 = vec53.as_ptr().cast::<u8>();
-                                        let len53 = vec53.len();
-                                        ::core::mem::forget(vec53);
-                                        *ptr49
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len53;
-                                        *ptr49
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr53.cast_mut();
-                                    }
-                                    V56::State(e) => {
-                                        *ptr49
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (1i32) as u8;
-                                        let vec54 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr54 = vec54.as_ptr().cast::<u8>();
-                                        let len54 = vec54.len();
-                                        ::core::mem::forget(vec54);
-                                        *ptr49
-                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len54;
-                                        *ptr49
-                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr54.cast_mut();
-                                    }
-                                    V56::Other(e) => {
-                                        *ptr49
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<u8>() = (2i32) as u8;
-                                        let vec55 = (e.into_bytes()).into_boxed_slice();
+                                        let vec55 = (name54.into_bytes()).into_boxed_slice();
                                         let ptr55 = vec55.as_ptr().cast::<u8>();
                                         let len55 = vec55.len();
                                         ::core::mem::forget(vec55);
-                                        *ptr49
+                                        *ptr52
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>() = len55;
-                                        *ptr49
+                                        *ptr52
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>() = ptr55.cast_mut();
+                                        let vec56 = (reason54.into_bytes()).into_boxed_slice();
+                                        let ptr56 = vec56.as_ptr().cast::<u8>();
+                                        let len56 = vec56.len();
+                                        ::core::mem::forget(vec56);
+                                        *ptr52
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len56;
+                                        *ptr52
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr56.cast_mut();
+                                    }
+                                    V59::State(e) => {
+                                        *ptr52
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (1i32) as u8;
+                                        let vec57 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr57 = vec57.as_ptr().cast::<u8>();
+                                        let len57 = vec57.len();
+                                        ::core::mem::forget(vec57);
+                                        *ptr52
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len57;
+                                        *ptr52
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr57.cast_mut();
+                                    }
+                                    V59::Other(e) => {
+                                        *ptr52
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<u8>() = (2i32) as u8;
+                                        let vec58 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr58 = vec58.as_ptr().cast::<u8>();
+                                        let len58 = vec58.len();
+                                        ::core::mem::forget(vec58);
+                                        *ptr52
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len58;
+                                        *ptr52
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr58.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr49
+                        ptr52
                     }
                 }
                 #[doc(hidden)]
@@ -1978,7 +2144,7 @@ pub mod exports {
                 pub unsafe fn _export_decide_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result122 = {
+                        let result142 = {
                             let l0 = *arg0.add(0).cast::<*mut u8>();
                             let l1 = *arg0
                                 .add(::core::mem::size_of::<*const u8>())
@@ -2197,98 +2363,107 @@ pub mod exports {
                                 .cast::<i32>();
                             let l42 = *arg0
                                 .add(32 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<f32>();
+                                .cast::<i32>();
                             let l43 = *arg0
                                 .add(36 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .cast::<f32>();
                             let l44 = *arg0
                                 .add(40 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<f32>();
+                                .cast::<i32>();
                             let l45 = *arg0
                                 .add(44 + 7 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
                             let l46 = *arg0
                                 .add(48 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .cast::<f32>();
                             let l47 = *arg0
                                 .add(52 + 7 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
                             let l48 = *arg0
                                 .add(56 + 7 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
+                                .cast::<i32>();
                             let l49 = *arg0
-                                .add(56 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len50 = l49;
+                                .add(60 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l50 = *arg0
+                                .add(64 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
                             let l51 = *arg0
                                 .add(64 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .cast::<*mut u8>();
                             let l52 = *arg0
-                                .add(68 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
-                            let l53 = *arg0
-                                .add(72 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i32>();
+                                .add(64 + 9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len53 = l52;
                             let l54 = *arg0
-                                .add(80 + 8 * ::core::mem::size_of::<*const u8>())
+                                .add(64 + 10 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
                             let l55 = *arg0
-                                .add(84 + 8 * ::core::mem::size_of::<*const u8>())
+                                .add(68 + 10 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
                             let l56 = *arg0
-                                .add(88 + 8 * ::core::mem::size_of::<*const u8>())
+                                .add(72 + 10 * ::core::mem::size_of::<*const u8>())
                                 .cast::<i32>();
                             let l57 = *arg0
-                                .add(96 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<i64>();
+                                .add(80 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
                             let l58 = *arg0
-                                .add(104 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<f64>();
+                                .add(84 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
                             let l59 = *arg0
-                                .add(112 + 8 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
+                                .add(88 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
                             let l60 = *arg0
-                                .add(112 + 9 * ::core::mem::size_of::<*const u8>())
+                                .add(96 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i64>();
+                            let l61 = *arg0
+                                .add(104 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<f64>();
+                            let l62 = *arg0
+                                .add(112 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l63 = *arg0
+                                .add(112 + 11 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base75 = l59;
-                            let len75 = l60;
-                            let mut result75 = _rt::Vec::with_capacity(len75);
-                            for i in 0..len75 {
-                                let base = base75.add(i * 56);
-                                let e75 = {
-                                    let l61 = *base.add(0).cast::<i32>();
-                                    let l62 = *base.add(4).cast::<i32>();
-                                    let l63 = *base.add(8).cast::<i32>();
-                                    let l64 = i32::from(*base.add(12).cast::<u8>());
+                            let base78 = l62;
+                            let len78 = l63;
+                            let mut result78 = _rt::Vec::with_capacity(len78);
+                            for i in 0..len78 {
+                                let base = base78.add(i * 56);
+                                let e78 = {
+                                    let l64 = *base.add(0).cast::<i32>();
+                                    let l65 = *base.add(4).cast::<i32>();
+                                    let l66 = *base.add(8).cast::<i32>();
+                                    let l67 = i32::from(*base.add(12).cast::<u8>());
                                     super::super::super::super::rollout::allocation::types::Prompt {
-                                        id: l61 as u32,
-                                        epoch: l62 as u32,
-                                        length: l63 as u32,
-                                        past: match l64 {
+                                        id: l64 as u32,
+                                        epoch: l65 as u32,
+                                        length: l66 as u32,
+                                        past: match l67 {
                                             0 => None,
                                             1 => {
                                                 let e = {
-                                                    let l65 = *base.add(16).cast::<i32>();
-                                                    let l66 = *base.add(20).cast::<i32>();
-                                                    let l67 = *base.add(24).cast::<i32>();
-                                                    let l68 = *base.add(28).cast::<i32>();
-                                                    let l69 = *base.add(32).cast::<f32>();
-                                                    let l70 = *base.add(36).cast::<f32>();
-                                                    let l71 = *base.add(40).cast::<f32>();
-                                                    let l72 = *base.add(44).cast::<i32>();
-                                                    let l73 = *base.add(48).cast::<i32>();
-                                                    let l74 = *base.add(52).cast::<i32>();
+                                                    let l68 = *base.add(16).cast::<i32>();
+                                                    let l69 = *base.add(20).cast::<i32>();
+                                                    let l70 = *base.add(24).cast::<i32>();
+                                                    let l71 = *base.add(28).cast::<i32>();
+                                                    let l72 = *base.add(32).cast::<f32>();
+                                                    let l73 = *base.add(36).cast::<f32>();
+                                                    let l74 = *base.add(40).cast::<f32>();
+                                                    let l75 = *base.add(44).cast::<i32>();
+                                                    let l76 = *base.add(48).cast::<i32>();
+                                                    let l77 = *base.add(52).cast::<i32>();
                                                     super::super::super::super::rollout::allocation::types::Past {
-                                                        step: l65 as u32,
-                                                        visits: l66 as u32,
-                                                        rollouts: l67 as u32,
-                                                        correct: l68 as u32,
-                                                        mean: l69,
-                                                        std: l70,
-                                                        mean_length: l71,
-                                                        streak: l72 as u32,
-                                                        total_rollouts: l73 as u32,
-                                                        total_correct: l74 as u32,
+                                                        step: l68 as u32,
+                                                        visits: l69 as u32,
+                                                        rollouts: l70 as u32,
+                                                        correct: l71 as u32,
+                                                        mean: l72,
+                                                        std: l73,
+                                                        mean_length: l74,
+                                                        streak: l75 as u32,
+                                                        total_rollouts: l76 as u32,
+                                                        total_correct: l77 as u32,
                                                     }
                                                 };
                                                 Some(e)
@@ -2297,210 +2472,306 @@ pub mod exports {
                                         },
                                     }
                                 };
-                                result75.push(e75);
+                                result78.push(e78);
                             }
-                            _rt::cabi_dealloc(base75, len75 * 56, 4);
-                            let l76 = *arg0
-                                .add(112 + 10 * ::core::mem::size_of::<*const u8>())
+                            _rt::cabi_dealloc(base78, len78 * 56, 4);
+                            let l79 = *arg0
+                                .add(112 + 12 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
-                            let l77 = *arg0
-                                .add(112 + 11 * ::core::mem::size_of::<*const u8>())
+                            let l80 = *arg0
+                                .add(112 + 13 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let base115 = l76;
-                            let len115 = l77;
-                            let mut result115 = _rt::Vec::with_capacity(len115);
-                            for i in 0..len115 {
-                                let base = base115
-                                    .add(i * (8 + 18 * ::core::mem::size_of::<*const u8>()));
-                                let e115 = {
-                                    let l78 = *base.add(0).cast::<i32>();
-                                    let l79 = *base.add(4).cast::<i32>();
-                                    let l80 = *base.add(8).cast::<*mut u8>();
-                                    let l81 = *base
+                            let base135 = l79;
+                            let len135 = l80;
+                            let mut result135 = _rt::Vec::with_capacity(len135);
+                            for i in 0..len135 {
+                                let base = base135
+                                    .add(i * (8 + 24 * ::core::mem::size_of::<*const u8>()));
+                                let e135 = {
+                                    let l81 = *base.add(0).cast::<i32>();
+                                    let l82 = *base.add(4).cast::<i32>();
+                                    let l83 = *base.add(8).cast::<*mut u8>();
+                                    let l84 = *base
                                         .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len82 = l81;
-                                    let l83 = *base
+                                    let len85 = l84;
+                                    let l86 = *base
                                         .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l84 = *base
+                                    let l87 = *base
                                         .add(8 + 3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base86 = l83;
-                                    let len86 = l84;
-                                    let mut result86 = _rt::Vec::with_capacity(len86);
-                                    for i in 0..len86 {
-                                        let base = base86.add(i * 1);
-                                        let e86 = {
-                                            let l85 = i32::from(*base.add(0).cast::<u8>());
-                                            _rt::bool_lift(l85 as u8)
+                                    let base89 = l86;
+                                    let len89 = l87;
+                                    let mut result89 = _rt::Vec::with_capacity(len89);
+                                    for i in 0..len89 {
+                                        let base = base89.add(i * 1);
+                                        let e89 = {
+                                            let l88 = i32::from(*base.add(0).cast::<u8>());
+                                            _rt::bool_lift(l88 as u8)
                                         };
-                                        result86.push(e86);
+                                        result89.push(e89);
                                     }
-                                    _rt::cabi_dealloc(base86, len86 * 1, 1);
-                                    let l87 = *base
+                                    _rt::cabi_dealloc(base89, len89 * 1, 1);
+                                    let l90 = *base
                                         .add(8 + 4 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l88 = *base
-                                        .add(8 + 5 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let len89 = l88;
-                                    let l90 = *base
-                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
                                     let l91 = *base
-                                        .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                        .add(8 + 5 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
                                     let len92 = l91;
                                     let l93 = *base
-                                        .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
                                     let l94 = *base
+                                        .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len95 = l94;
+                                    let l96 = *base
+                                        .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l97 = *base
                                         .add(8 + 9 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base96 = l93;
-                                    let len96 = l94;
-                                    let mut result96 = _rt::Vec::with_capacity(len96);
-                                    for i in 0..len96 {
-                                        let base = base96.add(i * 1);
-                                        let e96 = {
-                                            let l95 = i32::from(*base.add(0).cast::<u8>());
-                                            _rt::bool_lift(l95 as u8)
+                                    let base99 = l96;
+                                    let len99 = l97;
+                                    let mut result99 = _rt::Vec::with_capacity(len99);
+                                    for i in 0..len99 {
+                                        let base = base99.add(i * 1);
+                                        let e99 = {
+                                            let l98 = i32::from(*base.add(0).cast::<u8>());
+                                            _rt::bool_lift(l98 as u8)
                                         };
-                                        result96.push(e96);
+                                        result99.push(e99);
                                     }
-                                    _rt::cabi_dealloc(base96, len96 * 1, 1);
-                                    let l97 = *base
+                                    _rt::cabi_dealloc(base99, len99 * 1, 1);
+                                    let l100 = *base
                                         .add(8 + 10 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l98 = *base
+                                    let l101 = *base
                                         .add(8 + 11 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base102 = l97;
-                                    let len102 = l98;
-                                    let mut result102 = _rt::Vec::with_capacity(len102);
-                                    for i in 0..len102 {
-                                        let base = base102
+                                    let base105 = l100;
+                                    let len105 = l101;
+                                    let mut result105 = _rt::Vec::with_capacity(len105);
+                                    for i in 0..len105 {
+                                        let base = base105
                                             .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                        let e102 = {
-                                            let l99 = *base.add(0).cast::<*mut u8>();
-                                            let l100 = *base
+                                        let e105 = {
+                                            let l102 = *base.add(0).cast::<*mut u8>();
+                                            let l103 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len101 = l100;
+                                            let len104 = l103;
                                             <_ as From<
                                                 _rt::Vec<_>,
                                             >>::from(
-                                                _rt::Vec::from_raw_parts(l99.cast(), len101, len101),
+                                                _rt::Vec::from_raw_parts(l102.cast(), len104, len104),
                                             )
                                         };
-                                        result102.push(e102);
+                                        result105.push(e105);
                                     }
                                     _rt::cabi_dealloc(
-                                        base102,
-                                        len102 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        base105,
+                                        len105 * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
-                                    let l103 = *base
+                                    let l106 = *base
                                         .add(8 + 12 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l104 = *base
+                                    let l107 = *base
                                         .add(8 + 13 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base108 = l103;
-                                    let len108 = l104;
-                                    let mut result108 = _rt::Vec::with_capacity(len108);
-                                    for i in 0..len108 {
-                                        let base = base108
+                                    let base111 = l106;
+                                    let len111 = l107;
+                                    let mut result111 = _rt::Vec::with_capacity(len111);
+                                    for i in 0..len111 {
+                                        let base = base111
                                             .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                        let e108 = {
-                                            let l105 = *base.add(0).cast::<*mut u8>();
-                                            let l106 = *base
+                                        let e111 = {
+                                            let l108 = *base.add(0).cast::<*mut u8>();
+                                            let l109 = *base
                                                 .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len107 = l106;
+                                            let len110 = l109;
                                             <_ as From<
                                                 _rt::Vec<_>,
                                             >>::from(
-                                                _rt::Vec::from_raw_parts(l105.cast(), len107, len107),
+                                                _rt::Vec::from_raw_parts(l108.cast(), len110, len110),
                                             )
                                         };
-                                        result108.push(e108);
+                                        result111.push(e111);
                                     }
                                     _rt::cabi_dealloc(
-                                        base108,
-                                        len108 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        base111,
+                                        len111 * (2 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
-                                    let l109 = *base
+                                    let l112 = *base
                                         .add(8 + 14 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l110 = *base
+                                    let l113 = *base
                                         .add(8 + 15 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len111 = l110;
-                                    let l112 = *base
+                                    let len114 = l113;
+                                    let l115 = *base
                                         .add(8 + 16 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l113 = *base
+                                    let l116 = *base
                                         .add(8 + 17 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len114 = l113;
+                                    let len117 = l116;
+                                    let l118 = *base
+                                        .add(8 + 18 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l119 = *base
+                                        .add(8 + 19 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base123 = l118;
+                                    let len123 = l119;
+                                    let mut result123 = _rt::Vec::with_capacity(len123);
+                                    for i in 0..len123 {
+                                        let base = base123
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e123 = {
+                                            let l120 = *base.add(0).cast::<*mut u8>();
+                                            let l121 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len122 = l121;
+                                            <_ as From<
+                                                _rt::Vec<_>,
+                                            >>::from(
+                                                _rt::Vec::from_raw_parts(l120.cast(), len122, len122),
+                                            )
+                                        };
+                                        result123.push(e123);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base123,
+                                        len123 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    let l124 = *base
+                                        .add(8 + 20 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l125 = *base
+                                        .add(8 + 21 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base127 = l124;
+                                    let len127 = l125;
+                                    let mut result127 = _rt::Vec::with_capacity(len127);
+                                    for i in 0..len127 {
+                                        let base = base127.add(i * 1);
+                                        let e127 = {
+                                            let l126 = i32::from(*base.add(0).cast::<u8>());
+                                            super::super::super::super::rollout::allocation::types::Stopped::_lift(
+                                                l126 as u8,
+                                            )
+                                        };
+                                        result127.push(e127);
+                                    }
+                                    _rt::cabi_dealloc(base127, len127 * 1, 1);
+                                    let l128 = *base
+                                        .add(8 + 22 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l129 = *base
+                                        .add(8 + 23 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base134 = l128;
+                                    let len134 = l129;
+                                    let mut result134 = _rt::Vec::with_capacity(len134);
+                                    for i in 0..len134 {
+                                        let base = base134.add(i * 16);
+                                        let e134 = {
+                                            let l130 = i32::from(*base.add(0).cast::<u8>());
+                                            match l130 {
+                                                0 => None,
+                                                1 => {
+                                                    let e = {
+                                                        let l131 = i32::from(*base.add(4).cast::<u8>());
+                                                        let l133 = *base.add(12).cast::<i32>();
+                                                        super::super::super::super::rollout::allocation::types::Origin {
+                                                            rollout: match l131 {
+                                                                0 => None,
+                                                                1 => {
+                                                                    let e = {
+                                                                        let l132 = *base.add(8).cast::<i32>();
+                                                                        l132 as u32
+                                                                    };
+                                                                    Some(e)
+                                                                }
+                                                                _ => _rt::invalid_enum_discriminant(),
+                                                            },
+                                                            turn: l133 as u32,
+                                                        }
+                                                    };
+                                                    Some(e)
+                                                }
+                                                _ => _rt::invalid_enum_discriminant(),
+                                            }
+                                        };
+                                        result134.push(e134);
+                                    }
+                                    _rt::cabi_dealloc(base134, len134 * 16, 4);
                                     super::super::super::super::rollout::allocation::types::Group {
-                                        prompt: l78 as u32,
-                                        epoch: l79 as u32,
+                                        prompt: l81 as u32,
+                                        epoch: l82 as u32,
                                         rewards: <_ as From<
                                             _rt::Vec<_>,
                                         >>::from(
-                                            _rt::Vec::from_raw_parts(l80.cast(), len82, len82),
+                                            _rt::Vec::from_raw_parts(l83.cast(), len85, len85),
                                         ),
-                                        correct: result86,
+                                        correct: result89,
                                         lengths: <_ as From<
-                                            _rt::Vec<_>,
-                                        >>::from(
-                                            _rt::Vec::from_raw_parts(l87.cast(), len89, len89),
-                                        ),
-                                        ages: <_ as From<
                                             _rt::Vec<_>,
                                         >>::from(
                                             _rt::Vec::from_raw_parts(l90.cast(), len92, len92),
                                         ),
-                                        truncated: result96,
-                                        signals: result102,
-                                        parts: result108,
-                                        trained: <_ as From<
+                                        ages: <_ as From<
                                             _rt::Vec<_>,
                                         >>::from(
-                                            _rt::Vec::from_raw_parts(l109.cast(), len111, len111),
+                                            _rt::Vec::from_raw_parts(l93.cast(), len95, len95),
                                         ),
-                                        sampling: <_ as From<
+                                        truncated: result99,
+                                        signals: result105,
+                                        parts: result111,
+                                        trained: <_ as From<
                                             _rt::Vec<_>,
                                         >>::from(
                                             _rt::Vec::from_raw_parts(l112.cast(), len114, len114),
                                         ),
+                                        sampling: <_ as From<
+                                            _rt::Vec<_>,
+                                        >>::from(
+                                            _rt::Vec::from_raw_parts(l115.cast(), len117, len117),
+                                        ),
+                                        turns: result123,
+                                        stopped: result127,
+                                        origins: result134,
                                     }
                                 };
-                                result115.push(e115);
+                                result135.push(e135);
                             }
                             _rt::cabi_dealloc(
-                                base115,
-                                len115 * (8 + 18 * ::core::mem::size_of::<*const u8>()),
+                                base135,
+                                len135 * (8 + 24 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let l116 = *arg0
-                                .add(112 + 12 * ::core::mem::size_of::<*const u8>())
-                                .cast::<*mut u8>();
-                            let l117 = *arg0
-                                .add(112 + 13 * ::core::mem::size_of::<*const u8>())
-                                .cast::<usize>();
-                            let len118 = l117;
-                            let l119 = *arg0
+                            let l136 = *arg0
                                 .add(112 + 14 * ::core::mem::size_of::<*const u8>())
                                 .cast::<*mut u8>();
-                            let l120 = *arg0
+                            let l137 = *arg0
                                 .add(112 + 15 * ::core::mem::size_of::<*const u8>())
                                 .cast::<usize>();
-                            let len121 = l120;
+                            let len138 = l137;
+                            let l139 = *arg0
+                                .add(112 + 16 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l140 = *arg0
+                                .add(112 + 17 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len141 = l140;
                             T_::decide(
                                 super::super::super::super::rollout::allocation::types::Run {
                                     settings: result13,
@@ -2517,187 +2788,231 @@ pub mod exports {
                                         default: super::super::super::super::rollout::allocation::types::Sampling {
                                             temperature: l40,
                                             max_tokens: l41 as u32,
+                                            max_turns: l42 as u32,
                                         },
                                         least: super::super::super::super::rollout::allocation::types::Sampling {
-                                            temperature: l42,
-                                            max_tokens: l43 as u32,
+                                            temperature: l43,
+                                            max_tokens: l44 as u32,
+                                            max_turns: l45 as u32,
                                         },
                                         most: super::super::super::super::rollout::allocation::types::Sampling {
-                                            temperature: l44,
-                                            max_tokens: l45 as u32,
+                                            temperature: l46,
+                                            max_tokens: l47 as u32,
+                                            max_turns: l48 as u32,
                                         },
                                     },
                                     update: super::super::super::super::rollout::allocation::types::Update {
-                                        mini_batch: l46 as u32,
-                                        passes: l47 as u32,
+                                        mini_batch: l49 as u32,
+                                        passes: l50 as u32,
                                     },
                                 },
                                 <_ as From<
                                     _rt::Vec<_>,
                                 >>::from(
-                                    _rt::Vec::from_raw_parts(l48.cast(), len50, len50),
+                                    _rt::Vec::from_raw_parts(l51.cast(), len53, len53),
                                 ),
                                 super::super::super::super::rollout::allocation::types::View {
-                                    step: l51 as u32,
-                                    round: l52 as u32,
-                                    seed: l53 as u32,
+                                    step: l54 as u32,
+                                    round: l55 as u32,
+                                    seed: l56 as u32,
                                     budget: super::super::super::super::rollout::allocation::types::Budget {
-                                        rounds: l54 as u32,
-                                        step_rollouts: l55 as u32,
-                                        run_rollouts: l56 as u32,
-                                        run_tokens: l57 as u64,
-                                        run_flops: l58,
+                                        rounds: l57 as u32,
+                                        step_rollouts: l58 as u32,
+                                        run_rollouts: l59 as u32,
+                                        run_tokens: l60 as u64,
+                                        run_flops: l61,
                                     },
-                                    pool: result75,
-                                    groups: result115,
+                                    pool: result78,
+                                    groups: result135,
                                     unscored: <_ as From<
                                         _rt::Vec<_>,
                                     >>::from(
-                                        _rt::Vec::from_raw_parts(l116.cast(), len118, len118),
+                                        _rt::Vec::from_raw_parts(l136.cast(), len138, len138),
                                     ),
                                     under_way: <_ as From<
                                         _rt::Vec<_>,
                                     >>::from(
-                                        _rt::Vec::from_raw_parts(l119.cast(), len121, len121),
+                                        _rt::Vec::from_raw_parts(l139.cast(), len141, len141),
                                     ),
                                 },
                             )
                         };
                         _rt::cabi_dealloc(
                             arg0,
-                            112 + 16 * ::core::mem::size_of::<*const u8>(),
+                            112 + 18 * ::core::mem::size_of::<*const u8>(),
                             8,
                         );
-                        let ptr123 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result122 {
+                        let ptr143 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result142 {
                             Ok(e) => {
-                                *ptr123.add(0).cast::<u8>() = (0i32) as u8;
+                                *ptr143.add(0).cast::<u8>() = (0i32) as u8;
                                 let super::super::super::super::rollout::allocation::types::Plan {
-                                    action: action124,
-                                    skip: skip124,
-                                    defer: defer124,
-                                    evict: evict124,
-                                    state: state124,
-                                    metrics: metrics124,
+                                    action: action144,
+                                    skip: skip144,
+                                    defer: defer144,
+                                    evict: evict144,
+                                    state: state144,
+                                    metrics: metrics144,
                                 } = e;
-                                use super::super::super::super::rollout::allocation::types::Action as V140;
-                                match action124 {
-                                    V140::Sample(e) => {
-                                        *ptr123
+                                use super::super::super::super::rollout::allocation::types::Action as V164;
+                                match action144 {
+                                    V164::Sample(e) => {
+                                        *ptr143
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec128 = e;
-                                        let len128 = vec128.len();
-                                        let layout128 = _rt::alloc::Layout::from_size_align(
-                                                vec128.len() * 36,
-                                                4,
+                                        let vec150 = e;
+                                        let len150 = vec150.len();
+                                        let layout150 = _rt::alloc::Layout::from_size_align(
+                                                vec150.len()
+                                                    * (40 + 2 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result128, _cleanup128) = wit_bindgen::rt::Cleanup::new(
-                                            layout128,
+                                        let (result150, _cleanup150) = wit_bindgen::rt::Cleanup::new(
+                                            layout150,
                                         );
-                                        if let Some(cleanup) = _cleanup128 {
+                                        if let Some(cleanup) = _cleanup150 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec128.into_iter().enumerate() {
-                                            let base = result128.add(i * 36);
+                                        for (i, e) in vec150.into_iter().enumerate() {
+                                            let base = result150
+                                                .add(i * (40 + 2 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let super::super::super::super::rollout::allocation::types::Request {
-                                                    prompt: prompt125,
-                                                    count: count125,
-                                                    until: until125,
-                                                    sampling: sampling125,
+                                                    prompt: prompt145,
+                                                    count: count145,
+                                                    until: until145,
+                                                    sampling: sampling145,
+                                                    starts: starts145,
                                                 } = e;
-                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt125);
-                                                *base.add(4).cast::<i32>() = _rt::as_i32(count125);
-                                                match until125 {
+                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt145);
+                                                *base.add(4).cast::<i32>() = _rt::as_i32(count145);
+                                                match until145 {
                                                     Some(e) => {
                                                         *base.add(8).cast::<u8>() = (1i32) as u8;
                                                         let super::super::super::super::rollout::allocation::types::Enough {
-                                                            correct: correct126,
-                                                            wrong: wrong126,
-                                                            portion: portion126,
+                                                            correct: correct146,
+                                                            wrong: wrong146,
+                                                            portion: portion146,
                                                         } = e;
-                                                        *base.add(12).cast::<i32>() = _rt::as_i32(correct126);
-                                                        *base.add(16).cast::<i32>() = _rt::as_i32(wrong126);
-                                                        *base.add(20).cast::<i32>() = _rt::as_i32(portion126);
+                                                        *base.add(12).cast::<i32>() = _rt::as_i32(correct146);
+                                                        *base.add(16).cast::<i32>() = _rt::as_i32(wrong146);
+                                                        *base.add(20).cast::<i32>() = _rt::as_i32(portion146);
                                                     }
                                                     None => {
                                                         *base.add(8).cast::<u8>() = (0i32) as u8;
                                                     }
                                                 };
-                                                match sampling125 {
+                                                match sampling145 {
                                                     Some(e) => {
                                                         *base.add(24).cast::<u8>() = (1i32) as u8;
                                                         let super::super::super::super::rollout::allocation::types::Sampling {
-                                                            temperature: temperature127,
-                                                            max_tokens: max_tokens127,
+                                                            temperature: temperature147,
+                                                            max_tokens: max_tokens147,
+                                                            max_turns: max_turns147,
                                                         } = e;
-                                                        *base.add(28).cast::<f32>() = _rt::as_f32(temperature127);
-                                                        *base.add(32).cast::<i32>() = _rt::as_i32(max_tokens127);
+                                                        *base.add(28).cast::<f32>() = _rt::as_f32(temperature147);
+                                                        *base.add(32).cast::<i32>() = _rt::as_i32(max_tokens147);
+                                                        *base.add(36).cast::<i32>() = _rt::as_i32(max_turns147);
                                                     }
                                                     None => {
                                                         *base.add(24).cast::<u8>() = (0i32) as u8;
                                                     }
                                                 };
+                                                let vec149 = starts145;
+                                                let len149 = vec149.len();
+                                                let layout149 = _rt::alloc::Layout::from_size_align(
+                                                        vec149.len() * 12,
+                                                        4,
+                                                    )
+                                                    .unwrap();
+                                                let (result149, _cleanup149) = wit_bindgen::rt::Cleanup::new(
+                                                    layout149,
+                                                );
+                                                if let Some(cleanup) = _cleanup149 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec149.into_iter().enumerate() {
+                                                    let base = result149.add(i * 12);
+                                                    {
+                                                        match e {
+                                                            Some(e) => {
+                                                                *base.add(0).cast::<u8>() = (1i32) as u8;
+                                                                let super::super::super::super::rollout::allocation::types::Start {
+                                                                    rollout: rollout148,
+                                                                    turn: turn148,
+                                                                } = e;
+                                                                *base.add(4).cast::<i32>() = _rt::as_i32(rollout148);
+                                                                *base.add(8).cast::<i32>() = _rt::as_i32(turn148);
+                                                            }
+                                                            None => {
+                                                                *base.add(0).cast::<u8>() = (0i32) as u8;
+                                                            }
+                                                        };
+                                                    }
+                                                }
+                                                *base
+                                                    .add(40 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len149;
+                                                *base.add(40).cast::<*mut u8>() = result149;
                                             }
                                         }
-                                        *ptr123
+                                        *ptr143
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len128;
-                                        *ptr123
+                                            .cast::<usize>() = len150;
+                                        *ptr143
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result128;
+                                            .cast::<*mut u8>() = result150;
                                     }
-                                    V140::Train(e) => {
-                                        *ptr123
+                                    V164::Train(e) => {
+                                        *ptr143
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
                                         let super::super::super::super::rollout::allocation::types::Batch {
-                                            picks: picks129,
-                                            hold: hold129,
-                                            update: update129,
+                                            picks: picks151,
+                                            hold: hold151,
+                                            update: update151,
                                         } = e;
-                                        let vec135 = picks129;
-                                        let len135 = vec135.len();
-                                        let layout135 = _rt::alloc::Layout::from_size_align(
-                                                vec135.len() * (8 * ::core::mem::size_of::<*const u8>()),
+                                        let vec159 = picks151;
+                                        let len159 = vec159.len();
+                                        let layout159 = _rt::alloc::Layout::from_size_align(
+                                                vec159.len() * (8 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result135, _cleanup135) = wit_bindgen::rt::Cleanup::new(
-                                            layout135,
+                                        let (result159, _cleanup159) = wit_bindgen::rt::Cleanup::new(
+                                            layout159,
                                         );
-                                        if let Some(cleanup) = _cleanup135 {
+                                        if let Some(cleanup) = _cleanup159 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec135.into_iter().enumerate() {
-                                            let base = result135
+                                        for (i, e) in vec159.into_iter().enumerate() {
+                                            let base = result159
                                                 .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let super::super::super::super::rollout::allocation::types::Pick {
-                                                    prompt: prompt130,
-                                                    rollouts: rollouts130,
-                                                    advantage: advantage130,
-                                                    weight: weight130,
+                                                    prompt: prompt152,
+                                                    rollouts: rollouts152,
+                                                    advantage: advantage152,
+                                                    weight: weight152,
                                                 } = e;
-                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt130);
-                                                match rollouts130 {
+                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt152);
+                                                match rollouts152 {
                                                     Some(e) => {
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (1i32) as u8;
-                                                        let vec131 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                        let vec153 = <_ as Into<_rt::Vec<_>>>::into(e)
                                                             .into_boxed_slice();
-                                                        let ptr131 = vec131.as_ptr().cast::<u8>();
-                                                        let len131 = vec131.len();
-                                                        ::core::mem::forget(vec131);
+                                                        let ptr153 = vec153.as_ptr().cast::<u8>();
+                                                        let len153 = vec153.len();
+                                                        ::core::mem::forget(vec153);
                                                         *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len131;
+                                                            .cast::<usize>() = len153;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr131.cast_mut();
+                                                            .cast::<*mut u8>() = ptr153.cast_mut();
                                                     }
                                                     None => {
                                                         *base
@@ -2705,100 +3020,139 @@ pub mod exports {
                                                             .cast::<u8>() = (0i32) as u8;
                                                     }
                                                 };
-                                                use super::super::super::super::rollout::allocation::types::Advantage as V134;
-                                                match advantage130 {
-                                                    V134::Picked => {
+                                                use super::super::super::super::rollout::allocation::types::Advantage as V158;
+                                                match advantage152 {
+                                                    V158::Picked => {
                                                         *base
                                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (0i32) as u8;
                                                     }
-                                                    V134::Group => {
+                                                    V158::Group => {
                                                         *base
                                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (1i32) as u8;
                                                     }
-                                                    V134::Among(e) => {
+                                                    V158::Among(e) => {
                                                         *base
                                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (2i32) as u8;
-                                                        let vec132 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                        let vec154 = <_ as Into<_rt::Vec<_>>>::into(e)
                                                             .into_boxed_slice();
-                                                        let ptr132 = vec132.as_ptr().cast::<u8>();
-                                                        let len132 = vec132.len();
-                                                        ::core::mem::forget(vec132);
+                                                        let ptr154 = vec154.as_ptr().cast::<u8>();
+                                                        let len154 = vec154.len();
+                                                        ::core::mem::forget(vec154);
                                                         *base
                                                             .add(6 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len132;
+                                                            .cast::<usize>() = len154;
                                                         *base
                                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr132.cast_mut();
+                                                            .cast::<*mut u8>() = ptr154.cast_mut();
                                                     }
-                                                    V134::Given(e) => {
+                                                    V158::Given(e) => {
                                                         *base
                                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (3i32) as u8;
-                                                        let vec133 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                        let vec155 = <_ as Into<_rt::Vec<_>>>::into(e)
                                                             .into_boxed_slice();
-                                                        let ptr133 = vec133.as_ptr().cast::<u8>();
-                                                        let len133 = vec133.len();
-                                                        ::core::mem::forget(vec133);
+                                                        let ptr155 = vec155.as_ptr().cast::<u8>();
+                                                        let len155 = vec155.len();
+                                                        ::core::mem::forget(vec155);
                                                         *base
                                                             .add(6 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len133;
+                                                            .cast::<usize>() = len155;
                                                         *base
                                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr133.cast_mut();
+                                                            .cast::<*mut u8>() = ptr155.cast_mut();
+                                                    }
+                                                    V158::ByTurn(e) => {
+                                                        *base
+                                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<u8>() = (4i32) as u8;
+                                                        let vec157 = e;
+                                                        let len157 = vec157.len();
+                                                        let layout157 = _rt::alloc::Layout::from_size_align(
+                                                                vec157.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                                ::core::mem::size_of::<*const u8>(),
+                                                            )
+                                                            .unwrap();
+                                                        let (result157, _cleanup157) = wit_bindgen::rt::Cleanup::new(
+                                                            layout157,
+                                                        );
+                                                        if let Some(cleanup) = _cleanup157 {
+                                                            cleanup.forget();
+                                                        }
+                                                        for (i, e) in vec157.into_iter().enumerate() {
+                                                            let base = result157
+                                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                            {
+                                                                let vec156 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                                    .into_boxed_slice();
+                                                                let ptr156 = vec156.as_ptr().cast::<u8>();
+                                                                let len156 = vec156.len();
+                                                                ::core::mem::forget(vec156);
+                                                                *base
+                                                                    .add(::core::mem::size_of::<*const u8>())
+                                                                    .cast::<usize>() = len156;
+                                                                *base.add(0).cast::<*mut u8>() = ptr156.cast_mut();
+                                                            }
+                                                        }
+                                                        *base
+                                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len157;
+                                                        *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = result157;
                                                     }
                                                 }
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<f32>() = _rt::as_f32(weight130);
+                                                    .cast::<f32>() = _rt::as_f32(weight152);
                                             }
                                         }
-                                        *ptr123
+                                        *ptr143
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len135;
-                                        *ptr123
+                                            .cast::<usize>() = len159;
+                                        *ptr143
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result135;
-                                        let vec138 = hold129;
-                                        let len138 = vec138.len();
-                                        let layout138 = _rt::alloc::Layout::from_size_align(
-                                                vec138.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                            .cast::<*mut u8>() = result159;
+                                        let vec162 = hold151;
+                                        let len162 = vec162.len();
+                                        let layout162 = _rt::alloc::Layout::from_size_align(
+                                                vec162.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                 ::core::mem::size_of::<*const u8>(),
                                             )
                                             .unwrap();
-                                        let (result138, _cleanup138) = wit_bindgen::rt::Cleanup::new(
-                                            layout138,
+                                        let (result162, _cleanup162) = wit_bindgen::rt::Cleanup::new(
+                                            layout162,
                                         );
-                                        if let Some(cleanup) = _cleanup138 {
+                                        if let Some(cleanup) = _cleanup162 {
                                             cleanup.forget();
                                         }
-                                        for (i, e) in vec138.into_iter().enumerate() {
-                                            let base = result138
+                                        for (i, e) in vec162.into_iter().enumerate() {
+                                            let base = result162
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
                                                 let super::super::super::super::rollout::allocation::types::Hold {
-                                                    prompt: prompt136,
-                                                    rollouts: rollouts136,
+                                                    prompt: prompt160,
+                                                    rollouts: rollouts160,
                                                 } = e;
-                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt136);
-                                                match rollouts136 {
+                                                *base.add(0).cast::<i32>() = _rt::as_i32(prompt160);
+                                                match rollouts160 {
                                                     Some(e) => {
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
                                                             .cast::<u8>() = (1i32) as u8;
-                                                        let vec137 = <_ as Into<_rt::Vec<_>>>::into(e)
+                                                        let vec161 = <_ as Into<_rt::Vec<_>>>::into(e)
                                                             .into_boxed_slice();
-                                                        let ptr137 = vec137.as_ptr().cast::<u8>();
-                                                        let len137 = vec137.len();
-                                                        ::core::mem::forget(vec137);
+                                                        let ptr161 = vec161.as_ptr().cast::<u8>();
+                                                        let len161 = vec161.len();
+                                                        ::core::mem::forget(vec161);
                                                         *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len137;
+                                                            .cast::<usize>() = len161;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr137.cast_mut();
+                                                            .cast::<*mut u8>() = ptr161.cast_mut();
                                                     }
                                                     None => {
                                                         *base
@@ -2808,186 +3162,186 @@ pub mod exports {
                                                 };
                                             }
                                         }
-                                        *ptr123
+                                        *ptr143
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len138;
-                                        *ptr123
+                                            .cast::<usize>() = len162;
+                                        *ptr143
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result138;
-                                        match update129 {
+                                            .cast::<*mut u8>() = result162;
+                                        match update151 {
                                             Some(e) => {
-                                                *ptr123
+                                                *ptr143
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (1i32) as u8;
                                                 let super::super::super::super::rollout::allocation::types::Update {
-                                                    mini_batch: mini_batch139,
-                                                    passes: passes139,
+                                                    mini_batch: mini_batch163,
+                                                    passes: passes163,
                                                 } = e;
-                                                *ptr123
+                                                *ptr143
                                                     .add(4 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i32>() = _rt::as_i32(mini_batch139);
-                                                *ptr123
+                                                    .cast::<i32>() = _rt::as_i32(mini_batch163);
+                                                *ptr143
                                                     .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<i32>() = _rt::as_i32(passes139);
+                                                    .cast::<i32>() = _rt::as_i32(passes163);
                                             }
                                             None => {
-                                                *ptr123
+                                                *ptr143
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<u8>() = (0i32) as u8;
                                             }
                                         };
                                     }
                                 }
-                                let vec141 = <_ as Into<_rt::Vec<_>>>::into(skip124)
+                                let vec165 = <_ as Into<_rt::Vec<_>>>::into(skip144)
                                     .into_boxed_slice();
-                                let ptr141 = vec141.as_ptr().cast::<u8>();
-                                let len141 = vec141.len();
-                                ::core::mem::forget(vec141);
-                                *ptr123
+                                let ptr165 = vec165.as_ptr().cast::<u8>();
+                                let len165 = vec165.len();
+                                ::core::mem::forget(vec165);
+                                *ptr143
                                     .add(8 + 8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len141;
-                                *ptr123
+                                    .cast::<usize>() = len165;
+                                *ptr143
                                     .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr141.cast_mut();
-                                let vec142 = <_ as Into<_rt::Vec<_>>>::into(defer124)
+                                    .cast::<*mut u8>() = ptr165.cast_mut();
+                                let vec166 = <_ as Into<_rt::Vec<_>>>::into(defer144)
                                     .into_boxed_slice();
-                                let ptr142 = vec142.as_ptr().cast::<u8>();
-                                let len142 = vec142.len();
-                                ::core::mem::forget(vec142);
-                                *ptr123
+                                let ptr166 = vec166.as_ptr().cast::<u8>();
+                                let len166 = vec166.len();
+                                ::core::mem::forget(vec166);
+                                *ptr143
                                     .add(8 + 10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len142;
-                                *ptr123
+                                    .cast::<usize>() = len166;
+                                *ptr143
                                     .add(8 + 9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr142.cast_mut();
-                                let vec143 = <_ as Into<_rt::Vec<_>>>::into(evict124)
+                                    .cast::<*mut u8>() = ptr166.cast_mut();
+                                let vec167 = <_ as Into<_rt::Vec<_>>>::into(evict144)
                                     .into_boxed_slice();
-                                let ptr143 = vec143.as_ptr().cast::<u8>();
-                                let len143 = vec143.len();
-                                ::core::mem::forget(vec143);
-                                *ptr123
+                                let ptr167 = vec167.as_ptr().cast::<u8>();
+                                let len167 = vec167.len();
+                                ::core::mem::forget(vec167);
+                                *ptr143
                                     .add(8 + 12 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len143;
-                                *ptr123
+                                    .cast::<usize>() = len167;
+                                *ptr143
                                     .add(8 + 11 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr143.cast_mut();
-                                let vec144 = <_ as Into<_rt::Vec<_>>>::into(state124)
+                                    .cast::<*mut u8>() = ptr167.cast_mut();
+                                let vec168 = <_ as Into<_rt::Vec<_>>>::into(state144)
                                     .into_boxed_slice();
-                                let ptr144 = vec144.as_ptr().cast::<u8>();
-                                let len144 = vec144.len();
-                                ::core::mem::forget(vec144);
-                                *ptr123
+                                let ptr168 = vec168.as_ptr().cast::<u8>();
+                                let len168 = vec168.len();
+                                ::core::mem::forget(vec168);
+                                *ptr143
                                     .add(8 + 14 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len144;
-                                *ptr123
+                                    .cast::<usize>() = len168;
+                                *ptr143
                                     .add(8 + 13 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = ptr144.cast_mut();
-                                let vec147 = metrics124;
-                                let len147 = vec147.len();
-                                let layout147 = _rt::alloc::Layout::from_size_align(
-                                        vec147.len()
+                                    .cast::<*mut u8>() = ptr168.cast_mut();
+                                let vec171 = metrics144;
+                                let len171 = vec171.len();
+                                let layout171 = _rt::alloc::Layout::from_size_align(
+                                        vec171.len()
                                             * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                         8,
                                     )
                                     .unwrap();
-                                let (result147, _cleanup147) = wit_bindgen::rt::Cleanup::new(
-                                    layout147,
+                                let (result171, _cleanup171) = wit_bindgen::rt::Cleanup::new(
+                                    layout171,
                                 );
-                                if let Some(cleanup) = _cleanup147 {
+                                if let Some(cleanup) = _cleanup171 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec147.into_iter().enumerate() {
-                                    let base = result147
+                                for (i, e) in vec171.into_iter().enumerate() {
+                                    let base = result171
                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let (t145_0, t145_1) = e;
-                                        let vec146 = (t145_0.into_bytes()).into_boxed_slice();
-                                        let ptr146 = vec146.as_ptr().cast::<u8>();
-                                        let len146 = vec146.len();
-                                        ::core::mem::forget(vec146);
+                                        let (t169_0, t169_1) = e;
+                                        let vec170 = (t169_0.into_bytes()).into_boxed_slice();
+                                        let ptr170 = vec170.as_ptr().cast::<u8>();
+                                        let len170 = vec170.len();
+                                        ::core::mem::forget(vec170);
                                         *base
                                             .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len146;
-                                        *base.add(0).cast::<*mut u8>() = ptr146.cast_mut();
+                                            .cast::<usize>() = len170;
+                                        *base.add(0).cast::<*mut u8>() = ptr170.cast_mut();
                                         *base
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<f64>() = _rt::as_f64(t145_1);
+                                            .cast::<f64>() = _rt::as_f64(t169_1);
                                     }
                                 }
-                                *ptr123
+                                *ptr143
                                     .add(8 + 16 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len147;
-                                *ptr123
+                                    .cast::<usize>() = len171;
+                                *ptr143
                                     .add(8 + 15 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result147;
+                                    .cast::<*mut u8>() = result171;
                             }
                             Err(e) => {
-                                *ptr123.add(0).cast::<u8>() = (1i32) as u8;
-                                use super::super::super::super::rollout::allocation::types::Error as V153;
+                                *ptr143.add(0).cast::<u8>() = (1i32) as u8;
+                                use super::super::super::super::rollout::allocation::types::Error as V177;
                                 match e {
-                                    V153::Setting(e) => {
-                                        *ptr123
+                                    V177::Setting(e) => {
+                                        *ptr143
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
                                         let super::super::super::super::rollout::allocation::types::BadSetting {
-                                            name: name148,
-                                            reason: reason148,
+                                            name: name172,
+                                            reason: reason172,
                                         } = e;
-                                        let vec149 = (name148.into_bytes()).into_boxed_slice();
-                                        let ptr149 = vec149.as_ptr().cast::<u8>();
-                                        let len149 = vec149.len();
-                                        ::core::mem::forget(vec149);
-                                        *ptr123
+                                        let vec173 = (name172.into_bytes()).into_boxed_slice();
+                                        let ptr173 = vec173.as_ptr().cast::<u8>();
+                                        let len173 = vec173.len();
+                                        ::core::mem::forget(vec173);
+                                        *ptr143
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len149;
-                                        *ptr123
+                                            .cast::<usize>() = len173;
+                                        *ptr143
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr149.cast_mut();
-                                        let vec150 = (reason148.into_bytes()).into_boxed_slice();
-                                        let ptr150 = vec150.as_ptr().cast::<u8>();
-                                        let len150 = vec150.len();
-                                        ::core::mem::forget(vec150);
-                                        *ptr123
+                                            .cast::<*mut u8>() = ptr173.cast_mut();
+                                        let vec174 = (reason172.into_bytes()).into_boxed_slice();
+                                        let ptr174 = vec174.as_ptr().cast::<u8>();
+                                        let len174 = vec174.len();
+                                        ::core::mem::forget(vec174);
+                                        *ptr143
                                             .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len150;
-                                        *ptr123
+                                            .cast::<usize>() = len174;
+                                        *ptr143
                                             .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr150.cast_mut();
+                                            .cast::<*mut u8>() = ptr174.cast_mut();
                                     }
-                                    V153::State(e) => {
-                                        *ptr123
+                                    V177::State(e) => {
+                                        *ptr143
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec151 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr151 = vec151.as_ptr().cast::<u8>();
-                                        let len151 = vec151.len();
-                                        ::core::mem::forget(vec151);
-                                        *ptr123
+                                        let vec175 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr175 = vec175.as_ptr().cast::<u8>();
+                                        let len175 = vec175.len();
+                                        ::core::mem::forget(vec175);
+                                        *ptr143
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len151;
-                                        *ptr123
+                                            .cast::<usize>() = len175;
+                                        *ptr143
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr151.cast_mut();
+                                            .cast::<*mut u8>() = ptr175.cast_mut();
                                     }
-                                    V153::Other(e) => {
-                                        *ptr123
+                                    V177::Other(e) => {
+                                        *ptr143
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec152 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr152 = vec152.as_ptr().cast::<u8>();
-                                        let len152 = vec152.len();
-                                        ::core::mem::forget(vec152);
-                                        *ptr123
+                                        let vec176 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr176 = vec176.as_ptr().cast::<u8>();
+                                        let len176 = vec176.len();
+                                        ::core::mem::forget(vec176);
+                                        *ptr143
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len152;
-                                        *ptr123
+                                            .cast::<usize>() = len176;
+                                        *ptr143
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr152.cast_mut();
+                                            .cast::<*mut u8>() = ptr176.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr123
+                        ptr143
                     }
                 }
                 #[doc(hidden)]
@@ -3008,60 +3362,66 @@ pub mod exports {
                                         let l3 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base4 = l2;
-                                        let len4 = l3;
-                                        _rt::cabi_dealloc(base4, len4 * 36, 4);
+                                        let base7 = l2;
+                                        let len7 = l3;
+                                        for i in 0..len7 {
+                                            let base = base7
+                                                .add(i * (40 + 2 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l4 = *base.add(40).cast::<*mut u8>();
+                                                let l5 = *base
+                                                    .add(40 + 1 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base6 = l4;
+                                                let len6 = l5;
+                                                _rt::cabi_dealloc(base6, len6 * 12, 4);
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base7,
+                                            len7 * (40 + 2 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
                                     }
                                     _ => {
-                                        let l5 = *arg0
+                                        let l8 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l6 = *arg0
+                                        let l9 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base18 = l5;
-                                        let len18 = l6;
-                                        for i in 0..len18 {
-                                            let base = base18
+                                        let base27 = l8;
+                                        let len27 = l9;
+                                        for i in 0..len27 {
+                                            let base = base27
                                                 .add(i * (8 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l7 = i32::from(
+                                                let l10 = i32::from(
                                                     *base.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                                 );
-                                                match l7 {
+                                                match l10 {
                                                     0 => {}
                                                     _ => {
-                                                        let l8 = *base
+                                                        let l11 = *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l9 = *base
+                                                        let l12 = *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let base10 = l8;
-                                                        let len10 = l9;
-                                                        _rt::cabi_dealloc(base10, len10 * 4, 4);
+                                                        let base13 = l11;
+                                                        let len13 = l12;
+                                                        _rt::cabi_dealloc(base13, len13 * 4, 4);
                                                     }
                                                 }
-                                                let l11 = i32::from(
+                                                let l14 = i32::from(
                                                     *base
                                                         .add(4 * ::core::mem::size_of::<*const u8>())
                                                         .cast::<u8>(),
                                                 );
-                                                match l11 {
+                                                match l14 {
                                                     0 => {}
                                                     1 => {}
                                                     2 => {
-                                                        let l12 = *base
-                                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
-                                                        let l13 = *base
-                                                            .add(6 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        let base14 = l12;
-                                                        let len14 = l13;
-                                                        _rt::cabi_dealloc(base14, len14 * 4, 4);
-                                                    }
-                                                    _ => {
                                                         let l15 = *base
                                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
@@ -3072,151 +3432,190 @@ pub mod exports {
                                                         let len17 = l16;
                                                         _rt::cabi_dealloc(base17, len17 * 4, 4);
                                                     }
-                                                }
-                                            }
-                                        }
-                                        _rt::cabi_dealloc(
-                                            base18,
-                                            len18 * (8 * ::core::mem::size_of::<*const u8>()),
-                                            ::core::mem::size_of::<*const u8>(),
-                                        );
-                                        let l19 = *arg0
-                                            .add(4 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l20 = *arg0
-                                            .add(5 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let base25 = l19;
-                                        let len25 = l20;
-                                        for i in 0..len25 {
-                                            let base = base25
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let l21 = i32::from(
-                                                    *base.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
-                                                );
-                                                match l21 {
-                                                    0 => {}
-                                                    _ => {
-                                                        let l22 = *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    3 => {
+                                                        let l18 = *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<*mut u8>();
-                                                        let l23 = *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        let l19 = *base
+                                                            .add(6 * ::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        let base24 = l22;
-                                                        let len24 = l23;
-                                                        _rt::cabi_dealloc(base24, len24 * 4, 4);
+                                                        let base20 = l18;
+                                                        let len20 = l19;
+                                                        _rt::cabi_dealloc(base20, len20 * 4, 4);
+                                                    }
+                                                    _ => {
+                                                        let l21 = *base
+                                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l22 = *base
+                                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let base26 = l21;
+                                                        let len26 = l22;
+                                                        for i in 0..len26 {
+                                                            let base = base26
+                                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                            {
+                                                                let l23 = *base.add(0).cast::<*mut u8>();
+                                                                let l24 = *base
+                                                                    .add(::core::mem::size_of::<*const u8>())
+                                                                    .cast::<usize>();
+                                                                let base25 = l23;
+                                                                let len25 = l24;
+                                                                _rt::cabi_dealloc(base25, len25 * 4, 4);
+                                                            }
+                                                        }
+                                                        _rt::cabi_dealloc(
+                                                            base26,
+                                                            len26 * (2 * ::core::mem::size_of::<*const u8>()),
+                                                            ::core::mem::size_of::<*const u8>(),
+                                                        );
                                                     }
                                                 }
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base25,
-                                            len25 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base27,
+                                            len27 * (8 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                        let l28 = *arg0
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l29 = *arg0
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base34 = l28;
+                                        let len34 = l29;
+                                        for i in 0..len34 {
+                                            let base = base34
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l30 = i32::from(
+                                                    *base.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                                );
+                                                match l30 {
+                                                    0 => {}
+                                                    _ => {
+                                                        let l31 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l32 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let base33 = l31;
+                                                        let len33 = l32;
+                                                        _rt::cabi_dealloc(base33, len33 * 4, 4);
+                                                    }
+                                                }
+                                            }
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base34,
+                                            len34 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                 }
-                                let l26 = *arg0
+                                let l35 = *arg0
                                     .add(8 + 7 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
-                                let l27 = *arg0
-                                    .add(8 + 8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base28 = l26;
-                                let len28 = l27;
-                                _rt::cabi_dealloc(base28, len28 * 4, 4);
-                                let l29 = *arg0
-                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l30 = *arg0
-                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base31 = l29;
-                                let len31 = l30;
-                                _rt::cabi_dealloc(base31, len31 * 4, 4);
-                                let l32 = *arg0
-                                    .add(8 + 11 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l33 = *arg0
-                                    .add(8 + 12 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base34 = l32;
-                                let len34 = l33;
-                                _rt::cabi_dealloc(base34, len34 * 4, 4);
-                                let l35 = *arg0
-                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
                                 let l36 = *arg0
-                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                    .add(8 + 8 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
                                 let base37 = l35;
                                 let len37 = l36;
-                                _rt::cabi_dealloc(base37, len37 * 1, 1);
+                                _rt::cabi_dealloc(base37, len37 * 4, 4);
                                 let l38 = *arg0
-                                    .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                    .add(8 + 9 * ::core::mem::size_of::<*const u8>())
                                     .cast::<*mut u8>();
                                 let l39 = *arg0
+                                    .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base40 = l38;
+                                let len40 = l39;
+                                _rt::cabi_dealloc(base40, len40 * 4, 4);
+                                let l41 = *arg0
+                                    .add(8 + 11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l42 = *arg0
+                                    .add(8 + 12 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base43 = l41;
+                                let len43 = l42;
+                                _rt::cabi_dealloc(base43, len43 * 4, 4);
+                                let l44 = *arg0
+                                    .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l45 = *arg0
+                                    .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base46 = l44;
+                                let len46 = l45;
+                                _rt::cabi_dealloc(base46, len46 * 1, 1);
+                                let l47 = *arg0
+                                    .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l48 = *arg0
                                     .add(8 + 16 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base42 = l38;
-                                let len42 = l39;
-                                for i in 0..len42 {
-                                    let base = base42
+                                let base51 = l47;
+                                let len51 = l48;
+                                for i in 0..len51 {
+                                    let base = base51
                                         .add(i * (8 + 2 * ::core::mem::size_of::<*const u8>()));
                                     {
-                                        let l40 = *base.add(0).cast::<*mut u8>();
-                                        let l41 = *base
+                                        let l49 = *base.add(0).cast::<*mut u8>();
+                                        let l50 = *base
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l40, l41, 1);
+                                        _rt::cabi_dealloc(l49, l50, 1);
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base42,
-                                    len42 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
+                                    base51,
+                                    len51 * (8 + 2 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
                             }
                             _ => {
-                                let l43 = i32::from(
+                                let l52 = i32::from(
                                     *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                match l43 {
+                                match l52 {
                                     0 => {
-                                        let l44 = *arg0
+                                        let l53 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l45 = *arg0
+                                        let l54 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l44, l45, 1);
-                                        let l46 = *arg0
+                                        _rt::cabi_dealloc(l53, l54, 1);
+                                        let l55 = *arg0
                                             .add(4 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l47 = *arg0
+                                        let l56 = *arg0
                                             .add(5 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l46, l47, 1);
+                                        _rt::cabi_dealloc(l55, l56, 1);
                                     }
                                     1 => {
-                                        let l48 = *arg0
+                                        let l57 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l49 = *arg0
+                                        let l58 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l48, l49, 1);
+                                        _rt::cabi_dealloc(l57, l58, 1);
                                     }
                                     _ => {
-                                        let l50 = *arg0
+                                        let l59 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l51 = *arg0
+                                        let l60 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l50, l51, 1);
+                                        _rt::cabi_dealloc(l59, l60, 1);
                                     }
                                 }
                             }
@@ -3243,35 +3642,35 @@ pub mod exports {
                 }
                 #[doc(hidden)]
                 #[macro_export]
-                macro_rules! __export_rollout_allocation_allocator_0_2_0_cabi {
+                macro_rules! __export_rollout_allocation_allocator_0_3_0_cabi {
                     ($ty:ident with_types_in $($path_to_types:tt)*) => {
                         const _ : () = { #[unsafe (export_name =
-                        "rollout:allocation/allocator@0.2.0#describe")] unsafe extern "C"
+                        "rollout:allocation/allocator@0.3.0#describe")] unsafe extern "C"
                         fn export_describe() -> * mut u8 { unsafe { $($path_to_types)*::
                         _export_describe_cabi::<$ty > () } } #[unsafe (export_name =
-                        "cabi_post_rollout:allocation/allocator@0.2.0#describe")] unsafe
+                        "cabi_post_rollout:allocation/allocator@0.3.0#describe")] unsafe
                         extern "C" fn _post_return_describe(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_describe::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "rollout:allocation/allocator@0.2.0#begin")] unsafe extern "C" fn
+                        "rollout:allocation/allocator@0.3.0#begin")] unsafe extern "C" fn
                         export_begin(arg0 : * mut u8,) -> * mut u8 { unsafe {
                         $($path_to_types)*:: _export_begin_cabi::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "cabi_post_rollout:allocation/allocator@0.2.0#begin")] unsafe
+                        "cabi_post_rollout:allocation/allocator@0.3.0#begin")] unsafe
                         extern "C" fn _post_return_begin(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_begin::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "rollout:allocation/allocator@0.2.0#decide")] unsafe extern "C"
+                        "rollout:allocation/allocator@0.3.0#decide")] unsafe extern "C"
                         fn export_decide(arg0 : * mut u8,) -> * mut u8 { unsafe {
                         $($path_to_types)*:: _export_decide_cabi::<$ty > (arg0) } }
                         #[unsafe (export_name =
-                        "cabi_post_rollout:allocation/allocator@0.2.0#decide")] unsafe
+                        "cabi_post_rollout:allocation/allocator@0.3.0#decide")] unsafe
                         extern "C" fn _post_return_decide(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_decide::<$ty > (arg0) } } };
                     };
                 }
                 #[doc(hidden)]
-                pub use __export_rollout_allocation_allocator_0_2_0_cabi;
+                pub use __export_rollout_allocation_allocator_0_3_0_cabi;
                 #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
                 #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
                 struct _RetArea(
@@ -3451,69 +3850,75 @@ macro_rules! __export_policy_impl {
     };
     ($ty:ident with_types_in $($path_to_types_root:tt)*) => {
         $($path_to_types_root)*::
-        exports::rollout::allocation::allocator::__export_rollout_allocation_allocator_0_2_0_cabi!($ty
+        exports::rollout::allocation::allocator::__export_rollout_allocation_allocator_0_3_0_cabi!($ty
         with_types_in $($path_to_types_root)*:: exports::rollout::allocation::allocator);
         const _ : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe
         (link_section =
-        "component-type:wit-bindgen:0.60.0:rollout:allocation@0.2.0:policy:imports and exports")]
+        "component-type:wit-bindgen:0.60.0:rollout:allocation@0.3.0:policy:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2435] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 2712] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x86\x12\x01A\x02\x01\
-A\x0e\x01BM\x01y\x04\0\x09prompt-id\x03\0\0\x01n\x06\x0aany-prompt\x06replay\x08\
-sampling\x08stopping\x08updating\x05parts\x04\0\x05needs\x03\0\x02\x01q\x04\x04f\
-lag\x01\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01s\0\x04\0\x05value\x03\
-\0\x04\x01r\x03\x04names\x07default\x05\x07summarys\x04\0\x07setting\x03\0\x06\x01\
-p\x07\x01ps\x01r\x07\x04names\x07versions\x07summarys\x08settings\x08\x07signals\
-\x09\x07columns\x09\x05needs\x03\x04\0\x0bdescription\x03\0\x0a\x01r\x03\x04name\
-s\x05widthy\x0acategories\x09\x04\0\x06column\x03\0\x0c\x01r\x02\x0btemperaturev\
-\x0amax-tokensy\x04\0\x08sampling\x03\0\x0e\x01r\x03\x07default\x0f\x05least\x0f\
-\x04most\x0f\x04\0\x0esampling-range\x03\0\x10\x01r\x02\x0amini-batchy\x06passes\
-y\x04\0\x06update\x03\0\x12\x01o\x02s\x05\x01p\x14\x01p\x0d\x01r\x0c\x08settings\
-\x15\x07promptsy\x05stepsy\x06groupsy\x08rolloutsy\x04pooly\x07max-agey\x03lagy\x07\
-columns\x16\x05parts\x09\x08sampling\x11\x06update\x13\x04\0\x03run\x03\0\x17\x01\
-r\x02\x06prompt\x01\x08rolloutsy\x04\0\x05tally\x03\0\x19\x01r\x05\x06roundsy\x0d\
-step-rolloutsy\x0crun-rolloutsy\x0arun-tokensw\x09run-flopsu\x04\0\x06budget\x03\
-\0\x1b\x01r\x0a\x04stepy\x06visitsy\x08rolloutsy\x07correcty\x04meanv\x03stdv\x0b\
-mean-lengthv\x06streaky\x0etotal-rolloutsy\x0dtotal-correcty\x04\0\x04past\x03\0\
-\x1d\x01k\x1e\x01r\x04\x02id\x01\x05epochy\x06lengthy\x04past\x1f\x04\0\x06promp\
-t\x03\0\x20\x01pv\x01p\x7f\x01py\x01p\"\x01p\x0f\x01r\x0b\x06prompt\x01\x05epoch\
-y\x07rewards\"\x07correct#\x07lengths$\x04ages$\x09truncated#\x07signals%\x05par\
-ts%\x07trained$\x08sampling&\x04\0\x05group\x03\0'\x01p!\x01p(\x01p\x1a\x01r\x08\
-\x04stepy\x05roundy\x04seedy\x06budget\x1c\x04pool)\x06groups*\x08unscored+\x09u\
-nder-way+\x04\0\x04view\x03\0,\x01r\x03\x07correcty\x05wrongy\x07portiony\x04\0\x06\
-enough\x03\0.\x01k/\x01k\x0f\x01r\x04\x06prompt\x01\x05county\x05until0\x08sampl\
-ing1\x04\0\x07request\x03\02\x01k$\x01r\x02\x06prompt\x01\x08rollouts4\x04\0\x04\
-hold\x03\05\x01q\x04\x06picked\0\0\x05group\0\0\x05among\x01$\0\x05given\x01\"\0\
-\x04\0\x09advantage\x03\07\x01r\x04\x06prompt\x01\x08rollouts4\x09advantage8\x06\
-weightv\x04\0\x04pick\x03\09\x01p:\x01p6\x01k\x13\x01r\x03\x05picks;\x04hold<\x06\
-update=\x04\0\x05batch\x03\0>\x01p3\x01q\x02\x06sample\x01\xc0\0\0\x05train\x01?\
-\0\x04\0\x06action\x03\0A\x01p\x01\x01p}\x01o\x02su\x01p\xc5\0\x01r\x06\x06actio\
-n\xc2\0\x04skip\xc3\0\x05defer\xc3\0\x05evict\xc3\0\x05state\xc4\0\x07metrics\xc6\
-\0\x04\0\x04plan\x03\0G\x01r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0I\
-\x01q\x03\x07setting\x01\xca\0\0\x05state\x01s\0\x05other\x01s\0\x04\0\x05error\x03\
-\0K\x03\0\x1erollout:allocation/types@0.2.0\x05\0\x02\x03\0\0\x09prompt-id\x01B\x16\
-\x02\x03\x02\x01\x01\x04\0\x09prompt-id\x03\0\0\x01o\x02\x01\x01\x01p\x01\x01q\x03\
-\x03all\0\0\x07between\x01\x02\0\x06listed\x01\x03\0\x04\0\x07prompts\x03\0\x04\x01\
-m\x07\x06visits\x04step\x08rollouts\x07correct\x06streak\x0etotal-rollouts\x0dto\
-tal-correct\x04\0\x05count\x03\0\x06\x01m\x03\x04mean\x03std\x0bmean-length\x04\0\
-\x07measure\x03\0\x08\x01r\x03\x07readingu\x0ageneratingu\x08learningu\x04\0\x0b\
-token-costs\x03\0\x0a\x01py\x01@\x02\x04what\x07\x02of\x05\0\x0c\x04\0\x06counts\
-\x01\x0d\x01pv\x01@\x02\x04what\x09\x02of\x05\0\x0e\x04\0\x08measures\x01\x0f\x01\
-@\x02\x04names\x02of\x05\0\x0e\x04\0\x06column\x01\x10\x01@\0\0\x0b\x04\0\x05cos\
-ts\x01\x11\x03\0\x1erollout:allocation/facts@0.2.0\x05\x02\x01B\x04\x01m\x04\x05\
-debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04l\
-ines\x01\0\x04\0\x05write\x01\x02\x03\0\x1crollout:allocation/log@0.2.0\x05\x03\x02\
-\x03\0\0\x0bdescription\x02\x03\0\0\x03run\x02\x03\0\0\x04view\x02\x03\0\0\x04pl\
-an\x02\x03\0\0\x05error\x01B\x13\x02\x03\x02\x01\x04\x04\0\x0bdescription\x03\0\0\
-\x02\x03\x02\x01\x05\x04\0\x03run\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x04view\x03\
-\0\x04\x02\x03\x02\x01\x07\x04\0\x04plan\x03\0\x06\x02\x03\x02\x01\x08\x04\0\x05\
-error\x03\0\x08\x01@\0\0\x01\x04\0\x08describe\x01\x0a\x01p}\x01j\x01\x0b\x01\x09\
-\x01@\x01\x03run\x03\0\x0c\x04\0\x05begin\x01\x0d\x01j\x01\x07\x01\x09\x01@\x03\x03\
-run\x03\x05state\x0b\x04view\x05\0\x0e\x04\0\x06decide\x01\x0f\x04\0\"rollout:al\
-location/allocator@0.2.0\x05\x09\x04\0\x1frollout:allocation/policy@0.2.0\x04\0\x0b\
-\x0c\x01\0\x06policy\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-comp\
-onent\x070.254.2\x10wit-bindgen-rust\x060.60.0";
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9b\x14\x01A\x02\x01\
+A\x0e\x01B]\x01y\x04\0\x09prompt-id\x03\0\0\x01n\x08\x0aany-prompt\x06replay\x08\
+sampling\x08stopping\x08updating\x05parts\x05turns\x08starting\x04\0\x05needs\x03\
+\0\x02\x01q\x04\x04flag\x01\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01\
+s\0\x04\0\x05value\x03\0\x04\x01r\x03\x04names\x07default\x05\x07summarys\x04\0\x07\
+setting\x03\0\x06\x01p\x07\x01ps\x01r\x07\x04names\x07versions\x07summarys\x08se\
+ttings\x08\x07signals\x09\x07columns\x09\x05needs\x03\x04\0\x0bdescription\x03\0\
+\x0a\x01r\x03\x04names\x05widthy\x0acategories\x09\x04\0\x06column\x03\0\x0c\x01\
+r\x03\x0btemperaturev\x0amax-tokensy\x09max-turnsy\x04\0\x08sampling\x03\0\x0e\x01\
+r\x03\x07default\x0f\x05least\x0f\x04most\x0f\x04\0\x0esampling-range\x03\0\x10\x01\
+r\x02\x0amini-batchy\x06passesy\x04\0\x06update\x03\0\x12\x01o\x02s\x05\x01p\x14\
+\x01p\x0d\x01r\x0c\x08settings\x15\x07promptsy\x05stepsy\x06groupsy\x08rolloutsy\
+\x04pooly\x07max-agey\x03lagy\x07columns\x16\x05parts\x09\x08sampling\x11\x06upd\
+ate\x13\x04\0\x03run\x03\0\x17\x01r\x02\x06prompt\x01\x08rolloutsy\x04\0\x05tall\
+y\x03\0\x19\x01r\x05\x06roundsy\x0dstep-rolloutsy\x0crun-rolloutsy\x0arun-tokens\
+w\x09run-flopsu\x04\0\x06budget\x03\0\x1b\x01r\x0a\x04stepy\x06visitsy\x08rollou\
+tsy\x07correcty\x04meanv\x03stdv\x0bmean-lengthv\x06streaky\x0etotal-rolloutsy\x0d\
+total-correcty\x04\0\x04past\x03\0\x1d\x01k\x1e\x01r\x04\x02id\x01\x05epochy\x06\
+lengthy\x04past\x1f\x04\0\x06prompt\x03\0\x20\x01r\x02\x04ready\x06tokensy\x04\0\
+\x04turn\x03\0\"\x01m\x06\x04done\x09max-turns\x0amax-tokens\x0fmax-read-tokens\x0e\
+max-tool-calls\x0bmax-seconds\x04\0\x07stopped\x03\0$\x01ky\x01r\x02\x07rollout&\
+\x04turny\x04\0\x06origin\x03\0'\x01pv\x01p\x7f\x01py\x01p)\x01p\x0f\x01p#\x01p.\
+\x01p%\x01k(\x01p1\x01r\x0e\x06prompt\x01\x05epochy\x07rewards)\x07correct*\x07l\
+engths+\x04ages+\x09truncated*\x07signals,\x05parts,\x07trained+\x08sampling-\x05\
+turns/\x07stopped0\x07origins2\x04\0\x05group\x03\03\x01p!\x01p4\x01p\x1a\x01r\x08\
+\x04stepy\x05roundy\x04seedy\x06budget\x1c\x04pool5\x06groups6\x08unscored7\x09u\
+nder-way7\x04\0\x04view\x03\08\x01r\x02\x07rollouty\x04turny\x04\0\x05start\x03\0\
+:\x01r\x03\x07correcty\x05wrongy\x07portiony\x04\0\x06enough\x03\0<\x01k=\x01k\x0f\
+\x01k;\x01p\xc0\0\x01r\x05\x06prompt\x01\x05county\x05until>\x08sampling?\x06sta\
+rts\xc1\0\x04\0\x07request\x03\0B\x01k+\x01r\x02\x06prompt\x01\x08rollouts\xc4\0\
+\x04\0\x04hold\x03\0E\x01q\x05\x06picked\0\0\x05group\0\0\x05among\x01+\0\x05giv\
+en\x01)\0\x07by-turn\x01,\0\x04\0\x09advantage\x03\0G\x01r\x04\x06prompt\x01\x08\
+rollouts\xc4\0\x09advantage\xc8\0\x06weightv\x04\0\x04pick\x03\0I\x01p\xca\0\x01\
+p\xc6\0\x01k\x13\x01r\x03\x05picks\xcb\0\x04hold\xcc\0\x06update\xcd\0\x04\0\x05\
+batch\x03\0N\x01p\xc3\0\x01q\x02\x06sample\x01\xd0\0\0\x05train\x01\xcf\0\0\x04\0\
+\x06action\x03\0Q\x01p\x01\x01p}\x01o\x02su\x01p\xd5\0\x01r\x06\x06action\xd2\0\x04\
+skip\xd3\0\x05defer\xd3\0\x05evict\xd3\0\x05state\xd4\0\x07metrics\xd6\0\x04\0\x04\
+plan\x03\0W\x01r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0Y\x01q\x03\x07\
+setting\x01\xda\0\0\x05state\x01s\0\x05other\x01s\0\x04\0\x05error\x03\0[\x03\0\x1e\
+rollout:allocation/types@0.3.0\x05\0\x02\x03\0\0\x09prompt-id\x01B\x16\x02\x03\x02\
+\x01\x01\x04\0\x09prompt-id\x03\0\0\x01o\x02\x01\x01\x01p\x01\x01q\x03\x03all\0\0\
+\x07between\x01\x02\0\x06listed\x01\x03\0\x04\0\x07prompts\x03\0\x04\x01m\x07\x06\
+visits\x04step\x08rollouts\x07correct\x06streak\x0etotal-rollouts\x0dtotal-corre\
+ct\x04\0\x05count\x03\0\x06\x01m\x03\x04mean\x03std\x0bmean-length\x04\0\x07meas\
+ure\x03\0\x08\x01r\x03\x07readingu\x0ageneratingu\x08learningu\x04\0\x0btoken-co\
+sts\x03\0\x0a\x01py\x01@\x02\x04what\x07\x02of\x05\0\x0c\x04\0\x06counts\x01\x0d\
+\x01pv\x01@\x02\x04what\x09\x02of\x05\0\x0e\x04\0\x08measures\x01\x0f\x01@\x02\x04\
+names\x02of\x05\0\x0e\x04\0\x06column\x01\x10\x01@\0\0\x0b\x04\0\x05costs\x01\x11\
+\x03\0\x1erollout:allocation/facts@0.3.0\x05\x02\x01B\x04\x01m\x04\x05debug\x04i\
+nfo\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04lines\x01\0\
+\x04\0\x05write\x01\x02\x03\0\x1crollout:allocation/log@0.3.0\x05\x03\x02\x03\0\0\
+\x0bdescription\x02\x03\0\0\x03run\x02\x03\0\0\x04view\x02\x03\0\0\x04plan\x02\x03\
+\0\0\x05error\x01B\x13\x02\x03\x02\x01\x04\x04\0\x0bdescription\x03\0\0\x02\x03\x02\
+\x01\x05\x04\0\x03run\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x04view\x03\0\x04\x02\x03\
+\x02\x01\x07\x04\0\x04plan\x03\0\x06\x02\x03\x02\x01\x08\x04\0\x05error\x03\0\x08\
+\x01@\0\0\x01\x04\0\x08describe\x01\x0a\x01p}\x01j\x01\x0b\x01\x09\x01@\x01\x03r\
+un\x03\0\x0c\x04\0\x05begin\x01\x0d\x01j\x01\x07\x01\x09\x01@\x03\x03run\x03\x05\
+state\x0b\x04view\x05\0\x0e\x04\0\x06decide\x01\x0f\x04\0\"rollout:allocation/al\
+locator@0.3.0\x05\x09\x04\0\x1frollout:allocation/policy@0.3.0\x04\0\x0b\x0c\x01\
+\0\x06policy\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x07\
+0.254.2\x10wit-bindgen-rust\x060.60.0";
         };
     };
 }
@@ -3522,59 +3927,65 @@ pub use __export_policy_impl as export_component;
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.60.0:rollout:allocation@0.2.0:policy-with-all-of-its-exports-removed:encoded world"
+    link_section = "component-type:wit-bindgen:0.60.0:rollout:allocation@0.3.0:policy-with-all-of-its-exports-removed:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2236] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9f\x10\x01A\x02\x01\
-A\x07\x01BM\x01y\x04\0\x09prompt-id\x03\0\0\x01n\x06\x0aany-prompt\x06replay\x08\
-sampling\x08stopping\x08updating\x05parts\x04\0\x05needs\x03\0\x02\x01q\x04\x04f\
-lag\x01\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01s\0\x04\0\x05value\x03\
-\0\x04\x01r\x03\x04names\x07default\x05\x07summarys\x04\0\x07setting\x03\0\x06\x01\
-p\x07\x01ps\x01r\x07\x04names\x07versions\x07summarys\x08settings\x08\x07signals\
-\x09\x07columns\x09\x05needs\x03\x04\0\x0bdescription\x03\0\x0a\x01r\x03\x04name\
-s\x05widthy\x0acategories\x09\x04\0\x06column\x03\0\x0c\x01r\x02\x0btemperaturev\
-\x0amax-tokensy\x04\0\x08sampling\x03\0\x0e\x01r\x03\x07default\x0f\x05least\x0f\
-\x04most\x0f\x04\0\x0esampling-range\x03\0\x10\x01r\x02\x0amini-batchy\x06passes\
-y\x04\0\x06update\x03\0\x12\x01o\x02s\x05\x01p\x14\x01p\x0d\x01r\x0c\x08settings\
-\x15\x07promptsy\x05stepsy\x06groupsy\x08rolloutsy\x04pooly\x07max-agey\x03lagy\x07\
-columns\x16\x05parts\x09\x08sampling\x11\x06update\x13\x04\0\x03run\x03\0\x17\x01\
-r\x02\x06prompt\x01\x08rolloutsy\x04\0\x05tally\x03\0\x19\x01r\x05\x06roundsy\x0d\
-step-rolloutsy\x0crun-rolloutsy\x0arun-tokensw\x09run-flopsu\x04\0\x06budget\x03\
-\0\x1b\x01r\x0a\x04stepy\x06visitsy\x08rolloutsy\x07correcty\x04meanv\x03stdv\x0b\
-mean-lengthv\x06streaky\x0etotal-rolloutsy\x0dtotal-correcty\x04\0\x04past\x03\0\
-\x1d\x01k\x1e\x01r\x04\x02id\x01\x05epochy\x06lengthy\x04past\x1f\x04\0\x06promp\
-t\x03\0\x20\x01pv\x01p\x7f\x01py\x01p\"\x01p\x0f\x01r\x0b\x06prompt\x01\x05epoch\
-y\x07rewards\"\x07correct#\x07lengths$\x04ages$\x09truncated#\x07signals%\x05par\
-ts%\x07trained$\x08sampling&\x04\0\x05group\x03\0'\x01p!\x01p(\x01p\x1a\x01r\x08\
-\x04stepy\x05roundy\x04seedy\x06budget\x1c\x04pool)\x06groups*\x08unscored+\x09u\
-nder-way+\x04\0\x04view\x03\0,\x01r\x03\x07correcty\x05wrongy\x07portiony\x04\0\x06\
-enough\x03\0.\x01k/\x01k\x0f\x01r\x04\x06prompt\x01\x05county\x05until0\x08sampl\
-ing1\x04\0\x07request\x03\02\x01k$\x01r\x02\x06prompt\x01\x08rollouts4\x04\0\x04\
-hold\x03\05\x01q\x04\x06picked\0\0\x05group\0\0\x05among\x01$\0\x05given\x01\"\0\
-\x04\0\x09advantage\x03\07\x01r\x04\x06prompt\x01\x08rollouts4\x09advantage8\x06\
-weightv\x04\0\x04pick\x03\09\x01p:\x01p6\x01k\x13\x01r\x03\x05picks;\x04hold<\x06\
-update=\x04\0\x05batch\x03\0>\x01p3\x01q\x02\x06sample\x01\xc0\0\0\x05train\x01?\
-\0\x04\0\x06action\x03\0A\x01p\x01\x01p}\x01o\x02su\x01p\xc5\0\x01r\x06\x06actio\
-n\xc2\0\x04skip\xc3\0\x05defer\xc3\0\x05evict\xc3\0\x05state\xc4\0\x07metrics\xc6\
-\0\x04\0\x04plan\x03\0G\x01r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0I\
-\x01q\x03\x07setting\x01\xca\0\0\x05state\x01s\0\x05other\x01s\0\x04\0\x05error\x03\
-\0K\x03\0\x1erollout:allocation/types@0.2.0\x05\0\x02\x03\0\0\x09prompt-id\x01B\x16\
-\x02\x03\x02\x01\x01\x04\0\x09prompt-id\x03\0\0\x01o\x02\x01\x01\x01p\x01\x01q\x03\
-\x03all\0\0\x07between\x01\x02\0\x06listed\x01\x03\0\x04\0\x07prompts\x03\0\x04\x01\
-m\x07\x06visits\x04step\x08rollouts\x07correct\x06streak\x0etotal-rollouts\x0dto\
-tal-correct\x04\0\x05count\x03\0\x06\x01m\x03\x04mean\x03std\x0bmean-length\x04\0\
-\x07measure\x03\0\x08\x01r\x03\x07readingu\x0ageneratingu\x08learningu\x04\0\x0b\
-token-costs\x03\0\x0a\x01py\x01@\x02\x04what\x07\x02of\x05\0\x0c\x04\0\x06counts\
-\x01\x0d\x01pv\x01@\x02\x04what\x09\x02of\x05\0\x0e\x04\0\x08measures\x01\x0f\x01\
-@\x02\x04names\x02of\x05\0\x0e\x04\0\x06column\x01\x10\x01@\0\0\x0b\x04\0\x05cos\
-ts\x01\x11\x03\0\x1erollout:allocation/facts@0.2.0\x05\x02\x01B\x04\x01m\x04\x05\
-debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04l\
-ines\x01\0\x04\0\x05write\x01\x02\x03\0\x1crollout:allocation/log@0.2.0\x05\x03\x04\
-\0?rollout:allocation/policy-with-all-of-its-exports-removed@0.2.0\x04\0\x0b,\x01\
-\0&policy-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocess\
-ed-by\x02\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2513] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb4\x12\x01A\x02\x01\
+A\x07\x01B]\x01y\x04\0\x09prompt-id\x03\0\0\x01n\x08\x0aany-prompt\x06replay\x08\
+sampling\x08stopping\x08updating\x05parts\x05turns\x08starting\x04\0\x05needs\x03\
+\0\x02\x01q\x04\x04flag\x01\x7f\0\x07integer\x01z\0\x06number\x01u\0\x04text\x01\
+s\0\x04\0\x05value\x03\0\x04\x01r\x03\x04names\x07default\x05\x07summarys\x04\0\x07\
+setting\x03\0\x06\x01p\x07\x01ps\x01r\x07\x04names\x07versions\x07summarys\x08se\
+ttings\x08\x07signals\x09\x07columns\x09\x05needs\x03\x04\0\x0bdescription\x03\0\
+\x0a\x01r\x03\x04names\x05widthy\x0acategories\x09\x04\0\x06column\x03\0\x0c\x01\
+r\x03\x0btemperaturev\x0amax-tokensy\x09max-turnsy\x04\0\x08sampling\x03\0\x0e\x01\
+r\x03\x07default\x0f\x05least\x0f\x04most\x0f\x04\0\x0esampling-range\x03\0\x10\x01\
+r\x02\x0amini-batchy\x06passesy\x04\0\x06update\x03\0\x12\x01o\x02s\x05\x01p\x14\
+\x01p\x0d\x01r\x0c\x08settings\x15\x07promptsy\x05stepsy\x06groupsy\x08rolloutsy\
+\x04pooly\x07max-agey\x03lagy\x07columns\x16\x05parts\x09\x08sampling\x11\x06upd\
+ate\x13\x04\0\x03run\x03\0\x17\x01r\x02\x06prompt\x01\x08rolloutsy\x04\0\x05tall\
+y\x03\0\x19\x01r\x05\x06roundsy\x0dstep-rolloutsy\x0crun-rolloutsy\x0arun-tokens\
+w\x09run-flopsu\x04\0\x06budget\x03\0\x1b\x01r\x0a\x04stepy\x06visitsy\x08rollou\
+tsy\x07correcty\x04meanv\x03stdv\x0bmean-lengthv\x06streaky\x0etotal-rolloutsy\x0d\
+total-correcty\x04\0\x04past\x03\0\x1d\x01k\x1e\x01r\x04\x02id\x01\x05epochy\x06\
+lengthy\x04past\x1f\x04\0\x06prompt\x03\0\x20\x01r\x02\x04ready\x06tokensy\x04\0\
+\x04turn\x03\0\"\x01m\x06\x04done\x09max-turns\x0amax-tokens\x0fmax-read-tokens\x0e\
+max-tool-calls\x0bmax-seconds\x04\0\x07stopped\x03\0$\x01ky\x01r\x02\x07rollout&\
+\x04turny\x04\0\x06origin\x03\0'\x01pv\x01p\x7f\x01py\x01p)\x01p\x0f\x01p#\x01p.\
+\x01p%\x01k(\x01p1\x01r\x0e\x06prompt\x01\x05epochy\x07rewards)\x07correct*\x07l\
+engths+\x04ages+\x09truncated*\x07signals,\x05parts,\x07trained+\x08sampling-\x05\
+turns/\x07stopped0\x07origins2\x04\0\x05group\x03\03\x01p!\x01p4\x01p\x1a\x01r\x08\
+\x04stepy\x05roundy\x04seedy\x06budget\x1c\x04pool5\x06groups6\x08unscored7\x09u\
+nder-way7\x04\0\x04view\x03\08\x01r\x02\x07rollouty\x04turny\x04\0\x05start\x03\0\
+:\x01r\x03\x07correcty\x05wrongy\x07portiony\x04\0\x06enough\x03\0<\x01k=\x01k\x0f\
+\x01k;\x01p\xc0\0\x01r\x05\x06prompt\x01\x05county\x05until>\x08sampling?\x06sta\
+rts\xc1\0\x04\0\x07request\x03\0B\x01k+\x01r\x02\x06prompt\x01\x08rollouts\xc4\0\
+\x04\0\x04hold\x03\0E\x01q\x05\x06picked\0\0\x05group\0\0\x05among\x01+\0\x05giv\
+en\x01)\0\x07by-turn\x01,\0\x04\0\x09advantage\x03\0G\x01r\x04\x06prompt\x01\x08\
+rollouts\xc4\0\x09advantage\xc8\0\x06weightv\x04\0\x04pick\x03\0I\x01p\xca\0\x01\
+p\xc6\0\x01k\x13\x01r\x03\x05picks\xcb\0\x04hold\xcc\0\x06update\xcd\0\x04\0\x05\
+batch\x03\0N\x01p\xc3\0\x01q\x02\x06sample\x01\xd0\0\0\x05train\x01\xcf\0\0\x04\0\
+\x06action\x03\0Q\x01p\x01\x01p}\x01o\x02su\x01p\xd5\0\x01r\x06\x06action\xd2\0\x04\
+skip\xd3\0\x05defer\xd3\0\x05evict\xd3\0\x05state\xd4\0\x07metrics\xd6\0\x04\0\x04\
+plan\x03\0W\x01r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0Y\x01q\x03\x07\
+setting\x01\xda\0\0\x05state\x01s\0\x05other\x01s\0\x04\0\x05error\x03\0[\x03\0\x1e\
+rollout:allocation/types@0.3.0\x05\0\x02\x03\0\0\x09prompt-id\x01B\x16\x02\x03\x02\
+\x01\x01\x04\0\x09prompt-id\x03\0\0\x01o\x02\x01\x01\x01p\x01\x01q\x03\x03all\0\0\
+\x07between\x01\x02\0\x06listed\x01\x03\0\x04\0\x07prompts\x03\0\x04\x01m\x07\x06\
+visits\x04step\x08rollouts\x07correct\x06streak\x0etotal-rollouts\x0dtotal-corre\
+ct\x04\0\x05count\x03\0\x06\x01m\x03\x04mean\x03std\x0bmean-length\x04\0\x07meas\
+ure\x03\0\x08\x01r\x03\x07readingu\x0ageneratingu\x08learningu\x04\0\x0btoken-co\
+sts\x03\0\x0a\x01py\x01@\x02\x04what\x07\x02of\x05\0\x0c\x04\0\x06counts\x01\x0d\
+\x01pv\x01@\x02\x04what\x09\x02of\x05\0\x0e\x04\0\x08measures\x01\x0f\x01@\x02\x04\
+names\x02of\x05\0\x0e\x04\0\x06column\x01\x10\x01@\0\0\x0b\x04\0\x05costs\x01\x11\
+\x03\0\x1erollout:allocation/facts@0.3.0\x05\x02\x01B\x04\x01m\x04\x05debug\x04i\
+nfo\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x04lines\x01\0\
+\x04\0\x05write\x01\x02\x03\0\x1crollout:allocation/log@0.3.0\x05\x03\x04\0?roll\
+out:allocation/policy-with-all-of-its-exports-removed@0.3.0\x04\0\x0b,\x01\0&pol\
+icy-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\
+\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

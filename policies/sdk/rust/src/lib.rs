@@ -40,7 +40,7 @@
 //!
 //! Compiled for the machine at hand this is a plain function that unit tests call
 //! ([`describe`], [`begin`], [`decide`]); compiled for Wasm it is a component of the contract
-//! `rollout:allocation@0.2.0` (`wit/0.2/allocation.wit`). The SDK knows nothing of any host.
+//! `rollout:allocation@0.3.0` (`wit/0.3/allocation.wit`). The SDK knows nothing of any host.
 
 // The derives name this crate by its name, in its own tests too.
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod state;
 
 pub use allot_policy_derive::{Choice, Settings, State};
 pub use bid::Bid;
-/// The contract's types, as generated from `wit/0.2/allocation.wit`.
+/// The contract's types, as generated from `wit/0.3/allocation.wit`.
 pub use bindings::rollout::allocation::types;
 #[doc(hidden)]
 pub use export::shout_panics;
@@ -83,8 +83,8 @@ pub mod prelude {
     pub use crate::facts::{self, Count, Measure};
     pub use crate::log;
     pub use crate::types::{
-        Action, Advantage, Batch, Error, Group, Needs, Past, Pick, Plan, Prompt, PromptId, Request, Run,
-        Sampling, Update, View,
+        Action, Advantage, Batch, Error, Group, Needs, Origin, Past, Pick, Plan, Prompt, PromptId, Request,
+        Run, Sampling, Start, Stopped, Turn, Update, View,
     };
     pub use crate::{Choice, Policy, Settings, State, bad_setting, needs_two, or_else};
 }

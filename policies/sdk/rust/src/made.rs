@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::bindings::rollout::allocation::facts::{Count, Measure, Prompts, TokenCosts};
-use crate::types::{Budget, Group, Past, Prompt, PromptId, View};
+use crate::types::{Budget, Group, Past, Prompt, PromptId, Stopped, Turn, View};
 
 /// A view that opens the first step: these prompts on offer, nothing buffered, no limit.
 pub fn view(pool: impl IntoIterator<Item = PromptId>) -> View {
@@ -39,8 +39,8 @@ pub fn group(prompt: PromptId, marks: &[u8]) -> Group {
 
 /// A fresh group of these rewards; a rollout is correct from 1 on.
 ///
-/// What only policies that need it are shown is empty: add `signals`, `parts`, `trained` and `sampling` by
-/// `Group { trained: vec![1, 0], ..made::group(3, &[1, 0]) }`.
+/// What only policies that need it are shown is empty: add `signals`, `parts`, `trained`, `sampling`, `turns`, `stopped`
+/// and `origins` by `Group { trained: vec![1, 0], ..made::group(3, &[1, 0]) }`.
 pub fn rewarded(prompt: PromptId, rewards: &[f32]) -> Group {
     let n = rewards.len();
     Group {
@@ -55,6 +55,25 @@ pub fn rewarded(prompt: PromptId, rewards: &[f32]) -> Group {
         parts: Vec::new(),
         trained: Vec::new(),
         sampling: Vec::new(),
+        turns: Vec::new(),
+        stopped: Vec::new(),
+        origins: Vec::new(),
+    }
+}
+
+/// A fresh group of episodes, as [`group`], each with so many turns: of 5 tokens, the environment's 3 between them.
+///
+/// # Panics
+/// If there are not as many numbers of turns as marks.
+pub fn episodes(prompt: PromptId, marks: &[u8], turns: &[u32]) -> Group {
+    assert_eq!(marks.len(), turns.len(), "one number of turns for each rollout");
+    let turn = |i| Turn { read: if i == 0 { 0 } else { 3 }, tokens: 5 };
+    Group {
+        lengths: turns.iter().map(|n| 5 * n).collect(),
+        turns: turns.iter().map(|n| (0..*n).map(turn).collect()).collect(),
+        stopped: vec![Stopped::Done; marks.len()],
+        origins: vec![None; marks.len()],
+        ..group(prompt, marks)
     }
 }
 

@@ -1,11 +1,19 @@
 //! Plans, put together a line at a time.
 
-use crate::types::{Action, Advantage, Batch, Enough, Hold, Pick, Plan, PromptId, Request, Sampling, Update};
+use crate::types::{
+    Action, Advantage, Batch, Enough, Hold, Pick, Plan, PromptId, Request, Sampling, Start, Update,
+};
 
 impl Request {
     /// `count` more rollouts of a prompt.
     pub fn new(prompt: PromptId, count: u32) -> Self {
-        Self { prompt, count, until: None, sampling: None }
+        Self { prompt, count, until: None, sampling: None, starts: Vec::new() }
+    }
+
+    /// One more rollout for each of these: it continues a buffered rollout of the prompt, or begins with the prompt
+    /// where there is none. The policy has [`Needs::STARTING`](crate::types::Needs::STARTING).
+    pub fn starting(prompt: PromptId, starts: Vec<Option<Start>>) -> Self {
+        Self { count: starts.len() as u32, starts, ..Self::new(prompt, 0) }
     }
 
     /// The same request, ended early: after the `portion` by which so many of its rollouts are correct and so many

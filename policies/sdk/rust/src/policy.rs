@@ -84,7 +84,7 @@ pub fn run_with<P: Policy>(changes: &[(&str, Value)]) -> Run {
         place.unwrap_or_else(|| panic!("`{}` has no setting `{name}`", P::NAME)).1 = value.clone();
     }
     let column = |name: &&str| Column { name: (*name).to_owned(), width: 1, categories: Vec::new() };
-    let sampling = |temperature, max_tokens| Sampling { temperature, max_tokens };
+    let sampling = |temperature, max_tokens, max_turns| Sampling { temperature, max_tokens, max_turns };
     Run {
         settings,
         prompts: 1000,
@@ -97,9 +97,9 @@ pub fn run_with<P: Policy>(changes: &[(&str, Value)]) -> Run {
         columns: P::COLUMNS.iter().map(column).collect(),
         parts: Vec::new(),
         sampling: SamplingRange {
-            default: sampling(1.0, 1024),
-            least: sampling(0.0, 1),
-            most: sampling(2.0, 1024),
+            default: sampling(1.0, 1024, 8),
+            least: sampling(0.0, 1, 1),
+            most: sampling(2.0, 1024, 8),
         },
         update: Update { mini_batch: u32::MAX, passes: 4 },
     }

@@ -23,7 +23,7 @@ static void ask(const allot_run *run, const allot_view *view, allot_text beyond,
   *plan = allot_sample();
   allot_request *request = allot_ask(plan, rarest, 3);
   if (allot_is(beyond, "until")) allot_until(request, 1, 0, 2);
-  if (allot_is(beyond, "sampling")) allot_sampling(request, 0.5f, run->sampling.default_.max_tokens);
+  if (allot_is(beyond, "sampling")) allot_sampling(request, 0.5f, run->sampling.default_.max_tokens, run->sampling.default_.max_turns);
   for (size_t i = 0; i < view->pool.len && plan->defer.len < 2; i++)
     if (view->pool.ptr[i].id != rarest) allot_defer(plan, view->pool.ptr[i].id);
 }

@@ -67,7 +67,7 @@ func ask(beyond string, run *allot.Run, view *allot.View) allot.Plan {
 	case "until":
 		request.Until = allot.Until(1, 0, 2)
 	case "sampling":
-		request.Sampling = allot.Sampled(0.5, run.Sampling.Default.MaxTokens)
+		request.Sampling = allot.Sampled(0.5, run.Sampling.Default.MaxTokens, run.Sampling.Default.MaxTurns)
 	}
 	plan := allot.Sample(request)
 	for _, prompt := range view.Pool {
