@@ -208,8 +208,11 @@ fn an_episode_is_the_same_whenever_its_environment_replies() {
     assert!(reasons.len() >= 3, "{reasons:?}");
 }
 
+/// What an episode continues, and the episode.
+type Continued = (Start, Sample<Answer>);
+
 /// The episodes of each prompt, and those that continue them: of each that can be continued, each turn.
-fn continued(engine: &mut Native) -> (Vec<Sample<Answer>>, Vec<(Start, Sample<Answer>)>) {
+fn continued(engine: &mut Native) -> (Vec<Sample<Answer>>, Vec<Continued>) {
     let first = episodes(engine, 6);
     let (mut order, mut held, mut all) = (Vec::new(), HashMap::new(), Vec::new());
     for sample in &first {

@@ -48,8 +48,10 @@ impl<'g> Lists<'g> {
         Self { signals, parts, trained: shown.trained(group), sampling: shown.sampling(group, settings_of) }
     }
 
+    #[expect(clippy::unused_self, reason = "as later versions have it")]
     fn rows(&self) {}
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as later versions have it")]
     fn lend(&'g self, g: &'g ours::Group, (): &Rows<'g>) -> types::Group<'g> {
         types::Group {
             prompt: g.prompt.0,

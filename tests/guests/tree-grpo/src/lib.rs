@@ -146,8 +146,8 @@ mod tests {
     use super::*;
     use allot_policy::{decide, made, run_with};
 
-    fn origin(rollout: u32, turn: u32) -> Option<Origin> {
-        Some(Origin { rollout: Some(rollout), turn })
+    fn origin(rollout: u32, turn: u32) -> Origin {
+        Origin { rollout: Some(rollout), turn }
     }
 
     fn close(a: &[f32], b: &[f64]) {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_turn_is_worth_what_the_rollouts_through_it_are() {
         // Rollout 2 keeps the first turn of 0, and 3 keeps of 2 its first own turn.
-        let origins = vec![None, None, origin(0, 0), origin(2, 0)];
+        let origins = vec![None, None, Some(origin(0, 0)), Some(origin(2, 0))];
         let group = Group { origins, ..made::episodes(3, &[1, 0, 0, 1], &[2, 1, 2, 1]) };
         // All: mean ½, std √⅓. The tree of 0: rewards 1, 0, 1, mean ⅔, std √⅓. The tree of 1: itself alone.
         let std = (1.0_f64 / 3.0).sqrt();
