@@ -53,7 +53,7 @@ fn the_pages_policy_in_zig_works_and_its_mistakes_are_told() {
         ),
         ("some: bool = false", "some: u8 = 7", "invalid option discriminant"),
         ("@export(&realloc, .{ .name = \"cabi_realloc\" });", "", "cabi_realloc"),
-        ("allocator@0.2.0#", "allocator@0.1.0#", "type mismatch for function `begin"),
+        ("allocator@0.3.0#", "allocator@0.1.0#", "type mismatch for function `begin"),
         (".of(\"Tries", ".of(\"\\xffTries", "invalid utf-8 sequence"),
     ];
     for (right, wrong, said) in mistakes {
