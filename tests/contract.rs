@@ -113,18 +113,30 @@ fn a_policy_tells_which_contract_it_speaks() {
     assert!(said.ends_with("exit code 0"), "{said}");
 }
 
-/// A policy that plays is checked on made turns; a short run of a simulation has none.
+/// A policy that plays is refused by a simulation of single answers, and plays in one of episodes.
 #[test]
-fn a_policy_of_0_3_is_shown_turns_by_its_check_and_refused_by_a_simulation() {
+fn a_policy_over_turns_is_simulated_in_a_world_of_episodes() {
     let scratch = Scratch::new();
-    scratch.write("guest.wasm", std::fs::read(kept("0.3", "tree-grpo.wasm")).unwrap());
-    let said = scratch.allot(&["check", "./guest.wasm"]);
-    assert!(said.contains("pass  links: contract rollout:allocation@0.3.0"), "{said}");
-    assert!(said.contains("the short run has no episodes, which the policy needs"), "{said}");
-    assert!(!said.contains("fail  "), "{said}");
-    scratch.write("run.toml", SMALL);
+    let config = |world: &str| SMALL.replace("./guest.wasm", "tree-grpo").replace("prompts = 5", world);
+    scratch.write("run.toml", config("prompts = 5"));
     let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
     assert!(said.contains("policy `tree-grpo` needs `turns`, which this run does not provide"), "{said}");
+    scratch.write("run.toml", config("prompts = 5\nturns = 4"));
+    let said = scratch.allot(&["simulate", "run.toml", "--out", "out"]);
+    assert!(said.ends_with("exit code 0"), "{said}");
+    let (reader, head) = Reader::open(&scratch.path().join("out")).unwrap();
+    assert_eq!(head.run.terms.clone().unwrap().max_turns, 4);
+    let mut views = Views::new(&head).unwrap();
+    let mut continued = 0;
+    for line in reader {
+        let Some(asked) = views.take(&line.unwrap()).unwrap() else { continue };
+        for group in &asked.view.groups {
+            assert_eq!((group.turns.lengths.len(), group.turns.stopped.len()), (group.len(), group.len()));
+            continued += group.turns.origins.iter().flatten().count();
+        }
+    }
+    assert!(continued > 3, "{continued}");
+    assert!(scratch.allot(&["replay", "out"]).ends_with("exit code 0"));
 }
 
 /// What a plan of 0.3 says of turns is held against the turns that there are.

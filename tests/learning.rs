@@ -9,10 +9,10 @@ use allot::shipped;
 use allot::simulation::Simulation;
 use allot::stop::Stop;
 use allot::world::World;
-use allot_allocation::Value;
+use allot_allocation::{Need, Value};
 use allot_base::Error;
 use allot_config::simulate::SimulateConfig;
-use allot_engine::Coin;
+use allot_engine::{Coin, Flip};
 use allot_judges::Reward;
 use allot_loop::Scores;
 use allot_record::StepEnd;
@@ -47,7 +47,7 @@ spread = 0.5
 #[derive(Default)]
 struct Learned(bool);
 
-impl<R: Reward<bool>, P: Decide> Callbacks<Coin, R, P> for Learned {
+impl<R: Reward<Flip>, P: Decide> Callbacks<Coin, R, P> for Learned {
     async fn evaluate(&mut self, _: &mut World<Coin, R, P>) -> Result<Scores, Stop> {
         Ok(Scores::default())
     }
@@ -64,6 +64,9 @@ fn learns(policy: &Policy, rollouts: u32, settings: &[(String, Value)]) -> Resul
     config.run.rollouts = rollouts;
     let typed: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
     config.policy.settings.extend(allot_config::typed(&typed, "").unwrap());
+    if policy.description().needs.contains(&Need::Turns) {
+        config.world.turns = 3;
+    }
     let (mut simulation, _) = Simulation::new(&config, policy, |_| {})?;
     let mut learned = Learned::default();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

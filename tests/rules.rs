@@ -22,7 +22,7 @@ use allot_allocation::{
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
-    Capabilities, Coin, Cost, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled,
+    Capabilities, Coin, Cost, Engine, EngineError, Example, Flip, Interrupt, Purpose, Report, Sample, Sampled,
     Whole,
 };
 use allot_loop::{Every, Loop, Scores};
@@ -331,7 +331,7 @@ impl Metered {
 }
 
 impl Engine for Metered {
-    type Answer = bool;
+    type Answer = Flip;
 
     fn capabilities(&self) -> Capabilities {
         self.coin.capabilities()
@@ -345,13 +345,13 @@ impl Engine for Metered {
         &mut self,
         grant: Grant,
         purpose: Purpose,
-        whole: Whole<'_, bool>,
+        whole: Whole<'_, Flip>,
         interrupt: &Interrupt,
-    ) -> Result<Sampled<bool>, EngineError> {
+    ) -> Result<Sampled<Flip>, EngineError> {
         self.coin.sample(grant, purpose, whole, interrupt).await
     }
 
-    fn sampled(&self, lines: &[GrantLine], samples: &[Sample<bool>]) -> Compute {
+    fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Flip>]) -> Compute {
         let mut compute = Compute::default();
         compute.flops.prefill =
             lines.iter().map(|line| f64::from(self.lengths[line.prompt.0 as usize])).sum();
@@ -361,7 +361,7 @@ impl Engine for Metered {
 
     async fn update(
         &mut self,
-        batch: &[Example<'_, bool>],
+        batch: &[Example<'_, Flip>],
         geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {

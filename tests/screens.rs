@@ -159,6 +159,10 @@ fn a_replay_of_the_same_policy_shows_no_difference() {
         if said.contains("wants the signal") {
             continue;
         }
+        // Nor turns, unless the world has some.
+        if said.contains("needs `turns`") {
+            continue;
+        }
         let text = scratch.allot(&["replay", policy, policy]);
         assert!(text.contains("calls, no difference\nexit code 0"), "{policy}: {text}");
     }

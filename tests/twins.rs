@@ -21,7 +21,7 @@ use allot_allocation::{Need, Plan, Run, Terms, View, seed};
 use allot_authoring::{build, fixtures};
 use allot_base::Error;
 use allot_config::simulate::SimulateConfig;
-use allot_engine::{Coin, Sample};
+use allot_engine::{Coin, Flip, Sample};
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Every, Scores};
 use allot_record::StepEnd;
@@ -45,7 +45,14 @@ fn components() -> Vec<(native::Native, Policy)> {
 fn everything(native: &native::Native, prompts: u32) -> Terms {
     let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
     let columns = fixtures::columns(&columns, prompts);
-    let needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
+    let needs = vec![
+        Need::AnyPrompt,
+        Need::Replay,
+        Need::Stopping,
+        Need::Updating,
+        Need::Turns,
+        Need::Starting,
+    ];
     Terms { needs, columns, ..Terms::default() }
 }
 
@@ -112,6 +119,8 @@ fn a_component_plans_as_its_native_twin_over_whole_runs() {
     config.budget.rollouts = Some(30_000);
     config.world.prompts = 300;
     config.policy.settings.clear();
+    // Episodes, for those that look at turns; the others see their lengths.
+    config.world.turns = 3;
     for (native, policy) in components() {
         for seed in 0..3 {
             config.run.seed = seed;
@@ -143,12 +152,12 @@ impl Decide for &native::Native {
 /// A judge that fails on one answer in twenty, or on none.
 struct Failing(bool);
 
-impl Reward<bool> for Failing {
-    async fn score(&mut self, samples: &[(usize, &Sample<bool>)]) -> Result<Vec<Verdict>, Error> {
+impl Reward<Flip> for Failing {
+    async fn score(&mut self, samples: &[(usize, &Sample<Flip>)]) -> Result<Vec<Verdict>, Error> {
         let fails =
-            |s: &Sample<bool>| self.0 && seed::rollout(7, s.prompt, s.version, s.position).is_multiple_of(20);
-        let verdict = |(_, s): &(usize, &Sample<bool>)| {
-            if fails(s) { UNSCORABLE } else { Verdict::plain(f32::from(s.answer), s.answer) }
+            |s: &Sample<Flip>| self.0 && seed::rollout(7, s.prompt, s.version, s.position).is_multiple_of(20);
+        let verdict = |(_, s): &(usize, &Sample<Flip>)| {
+            if fails(s) { UNSCORABLE } else { Verdict::plain(f32::from(s.answer.right), s.answer.right) }
         };
         Ok(samples.iter().map(verdict).collect())
     }

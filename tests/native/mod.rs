@@ -44,6 +44,7 @@ pub fn all() -> Vec<Native> {
         of::<rl_zvp::RlZvp>(),
         of::<spo::Spo>(),
         of::<strata::Strata>(),
+        of::<tree_grpo::TreeGrpo>(),
         of::<vip::Vip>(),
     ]
 }
@@ -175,6 +176,7 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
         "rl-zvp" => settings::<rl_zvp::RlZvp>(),
         "spo" => settings::<spo::Spo>(),
         "strata" => settings::<strata::Strata>(),
+        "tree-grpo" => settings::<tree_grpo::TreeGrpo>(),
         "vip" => settings::<vip::Vip>(),
         other => panic!("`{other}` is none of the policies that ship"),
     }

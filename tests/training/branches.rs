@@ -1,19 +1,15 @@
 //! Rollouts that continue others, as a policy of contract 0.3 asks for them: in the record, in the table, and resumed.
-//! The policy is `tests/guests/tree-grpo`.
+//! The policy is one that ships.
 
 use allot_allocation::Origin;
 use allot_record::Views;
 
 use super::*;
 
-fn policy() -> String {
-    scratch::root().join("tests/cases/contract-0.3/tree-grpo.wasm").display().to_string()
-}
-
 /// Episodes under the policy that continues them, twice.
 fn config() -> String {
-    let policy = format!("{:?}\n\n[policy.settings]\nexpansions = 2", policy());
-    let config = episodes::config().replace("\"uniform\"", &policy);
+    let policy = "\"tree-grpo\"\n\n[policy.settings]\nexpansions = 2";
+    let config = episodes::config().replace("\"uniform\"", policy);
     config.replace("groups = 8", "groups = 4").replace("max_turns = 3", "max_turns = 5")
 }
 
@@ -79,7 +75,7 @@ fn what_can_not_be_continued_is_refused() {
         let scratch = with(config);
         error(&told(&scratch, &["run.toml", "--out", "out"])).to_owned()
     };
-    let plain = CONFIG.replace("\"uniform\"", &format!("{:?}", policy()));
+    let plain = CONFIG.replace("\"uniform\"", "\"tree-grpo\"");
     let said = refused(&plain);
     assert!(said.contains("policy `tree-grpo` needs `turns`, which this run does not provide"), "{said}");
     assert!(said.contains("hint: make rollouts episodes, with a section [environment]"), "{said}");

@@ -95,13 +95,16 @@ impl SimulateConfig {
     pub fn terms(&self, longest: u32) -> Terms {
         let mut needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
         needs.extend(self.requests.map(|_| Need::Sampling));
+        let episodes = self.bank.is_none() && self.world.turns > 1;
+        needs.extend([Need::Turns, Need::Starting].into_iter().filter(|_| episodes));
+        let max_turns = if episodes { self.world.turns } else { 1 };
         let requests = self.requests.map(|requests| requests.range(self.sampling()));
-        Terms { max_tokens: longest, requests, needs, ..Terms::default() }
+        Terms { max_tokens: longest, max_turns, requests, needs, ..Terms::default() }
     }
 
     /// Returns the sampling settings of requests that choose none.
     fn sampling(&self) -> SamplerSettings {
-        SamplerSettings { temperature: 1.0, max_tokens: self.world.longest, max_turns: 1 }
+        SamplerSettings { temperature: 1.0, max_tokens: self.world.longest, max_turns: self.world.turns }
     }
 
     /// Makes the config's paths absolute.

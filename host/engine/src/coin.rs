@@ -17,20 +17,33 @@
 //! - `noise`, `ceiling` and the form of both follow measured curves of the default model:
 //!   `docs/archive/2026-11-22-coin.md`.
 //! - Stale rollouts count like fresh ones: no importance correction.
+//! - With `turns`, a rollout is an episode: a chain of flips. A prompt's chains have from one turn to so many, fixed by
+//!   the world's seed; each flip is right with probability `p_i^(1/n)`, so that all n are with `p_i`, and a wrong one
+//!   can't be made good. Training is the gradient of the chain's own flips, each with its turn's advantage.
 //! - An answer's length is log-normal, the same for right and wrong, cut at the limit.
 //! - Exponentials come from a library, not the system, so that a run gives the same bytes on every machine.
 //! - Sampling takes no time and no operations, so the world says nothing about seconds or FLOPs.
 
+mod chain;
+
+use std::collections::HashMap;
+
 pub use allot_settings::CoinConfig;
 
 use allot_allocation::{
-    Column, Compute, Geometry, Grant, GrantLine, LENGTH, PromptId, SOURCE, SamplerSettings, seed,
+    Column, Compute, Geometry, Grant, GrantLine, LENGTH, PromptId, SOURCE, SamplerSettings, Start, Stopped,
+    TurnLength, seed,
 };
+
+pub use self::chain::{Chain, Flip};
+use self::chain::{Lengths, Link};
 
 use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole};
 
 /// Maximum number of prompts and of held-out problems: about 0.5 GB of odds.
 const MOST: u32 = 20_000_000;
+/// Maximum number of turns.
+const MOST_TURNS: u32 = 1000;
 
 /// The coin-flip engine.
 #[derive(Clone, Debug)]
@@ -44,6 +57,8 @@ pub struct Coin {
     held_out: Vec<f64>,
     /// Compute of updates since `computed` was last called.
     computed: Compute,
+    /// The episodes that the next grant continues, by prompt and position.
+    held: HashMap<(PromptId, u32), Flip>,
 }
 
 impl Coin {
@@ -61,6 +76,8 @@ impl Coin {
             config.longest.to_string(),
             "an answer has at least 1 token",
         )?;
+        let turns = (1..=MOST_TURNS).contains(&config.turns);
+        check(turns, "world.turns", config.turns.to_string(), "it is from 1 to 1000")?;
         for (key, value, least) in [
             ("world.difficulty", config.difficulty, f64::MIN),
             ("world.spread", config.spread, 0.0),
@@ -90,6 +107,7 @@ impl Coin {
             difficulty: draw(0, config.prompts),
             held_out: draw(1, config.held_out),
             computed: Compute::default(),
+            held: HashMap::new(),
             config,
         })
     }
@@ -154,29 +172,82 @@ impl Coin {
         self.ability + self.skill[i] - self.difficulty[i]
     }
 
-    fn flip(&self, prompt: PromptId, position: u32, sampling: Option<SamplerSettings>) -> Sample<bool> {
+    /// Returns the number of turns of a prompt's episodes: with `turns` in the config, one to so many.
+    fn turns_of(&self, prompt: PromptId) -> u32 {
+        1 + (seed::world(self.run_seed, 3, u64::from(prompt.0)) % u64::from(self.config.turns)) as u32
+    }
+
+    /// Returns the probability that a flip of a chain is right, where the whole is with probability `p`.
+    fn link(&self, prompt: PromptId, p: f64) -> f64 {
+        match self.turns_of(prompt) {
+            1 => p,
+            turns => libm::pow(p, 1.0 / f64::from(turns)),
+        }
+    }
+
+    fn flip(
+        &self,
+        (prompt, position): (PromptId, u32),
+        sampling: Option<SamplerSettings>,
+        kept: Vec<Link>,
+    ) -> Sample<Flip> {
         let mut stream = seed::Stream::new(seed::rollout(self.run_seed, prompt, self.version, position));
         let p = self.pass_rate_at(prompt, sampling);
-        let right = stream.unit() < p;
+        let first = stream.unit() < p;
         let wanted = (self.config.tokens * libm::exp(0.5 * normal(&mut stream))).max(1.0);
         let longest = sampling.map_or(self.config.longest, |own| own.max_tokens.min(self.config.longest));
-        let longest = f64::from(longest);
-        Sample {
+        let mut sample = Sample {
             prompt,
             position,
             version: self.version,
-            answer: right,
-            tokens: wanted.min(longest) as u32,
-            truncated: wanted > longest,
-            log_prob: log_prob(p, right),
+            answer: Flip::from(first),
+            tokens: wanted.min(f64::from(longest)) as u32,
+            truncated: wanted > f64::from(longest),
+            log_prob: log_prob(p, first),
             signals: self.config.signals.iter().map(|_| stream.unit() as f32).collect(),
             sampling,
+        };
+        if self.config.turns > 1 {
+            let (turns, q) = (self.turns_of(prompt), self.link(prompt, p));
+            let most = sampling.map_or(self.config.turns, |own| own.max_turns.min(self.config.turns));
+            let each = (wanted / f64::from(turns)).max(1.0).min(f64::from(u32::MAX)) as u32;
+            let chain = Chain::flip(kept, Lengths { turns, most, each, longest }, || stream.unit() < q);
+            sample.tokens = chain.own.iter().map(|link| link.tokens).sum();
+            sample.truncated = chain.stopped == Stopped::MaxTokens;
+            sample.log_prob = chain.own.iter().map(|link| log_prob(q, link.right)).sum();
+            sample.answer = Flip { right: chain.is_right(), chain: Some(Box::new(chain)) };
         }
+        sample
+    }
+
+    /// Returns what a rollout keeps of the episode that it continues.
+    fn kept(&self, prompt: PromptId, start: Option<Start>) -> Vec<Link> {
+        let source = start.and_then(|start| Some((self.held.get(&(prompt, start.rollout))?, start.turn)));
+        source.map_or_else(Vec::new, |(flip, turn)| flip.keep(turn))
+    }
+
+    /// Returns the gradient of a rollout's log-probability by its prompt's logit at its temperature, with each turn
+    /// weighed by its advantage times `signal`.
+    fn gradient(&self, example: &Example<'_, Flip>, signal: f64) -> f64 {
+        let Sample { prompt, sampling, answer, .. } = example.sample;
+        let p = self.pass_rate_at(*prompt, *sampling);
+        let Some(chain) = &answer.chain else {
+            let y = if answer.right { 1.0 } else { 0.0 };
+            return signal * f64::from(example.advantage) * (y - p);
+        };
+        let (q, turns) = (self.link(*prompt, p), f64::from(self.turns_of(*prompt)));
+        // The derivative of q by the logit is q (1 - p) / n; a q of 1 comes from a p of 1.
+        let wrong = if q < 1.0 { q * (1.0 - p) / (1.0 - q) / turns } else { 1.0 };
+        let each = chain.own.iter().enumerate().map(|(turn, link)| {
+            let advantage = example.by_turn.get(turn).copied().unwrap_or(example.advantage);
+            signal * f64::from(advantage) * if link.right { (1.0 - p) / turns } else { -wrong }
+        });
+        each.sum()
     }
 }
 
 impl Engine for Coin {
-    type Answer = bool;
+    type Answer = Flip;
 
     fn capabilities(&self) -> Capabilities {
         Capabilities { name: "coin".to_owned(), signals: self.config.signals.clone() }
@@ -190,21 +261,29 @@ impl Engine for Coin {
         &mut self,
         grant: Grant,
         _: Purpose,
-        whole: Whole<'_, bool>,
+        whole: Whole<'_, Flip>,
         interrupt: &Interrupt,
-    ) -> Result<Sampled<bool>, EngineError> {
-        let places = grant.lines().iter().flat_map(|l| (0..l.count).map(move |i| (l, l.first + i)));
-        let one = |(place, (line, position)): (usize, (&GrantLine, u32))| {
+    ) -> Result<Sampled<Flip>, EngineError> {
+        let places = grant.lines().iter().flat_map(|line| line.rollouts().map(move |place| (line, place)));
+        let one = |(place, (line, (position, start))): (usize, (&GrantLine, (u32, Option<Start>)))| {
             (!interrupt.is_asked())
-                .then(|| self.flip(line.prompt, position, line.sampling))
+                .then(|| self.flip((line.prompt, position), line.sampling, self.kept(line.prompt, start)))
                 .inspect(|sample| whole(place, sample))
         };
         Ok(places.enumerate().map(one).collect())
     }
 
+    fn hold(&mut self, rollouts: HashMap<(PromptId, u32), Flip>) {
+        self.held = rollouts;
+    }
+
+    fn turns(answer: &Flip) -> Option<(Vec<TurnLength>, Stopped)> {
+        answer.chain.as_ref().map(|chain| (chain.lengths(), chain.stopped))
+    }
+
     async fn update(
         &mut self,
-        batch: &[Example<'_, bool>],
+        batch: &[Example<'_, Flip>],
         geometry: Option<Geometry>,
         interrupt: &Interrupt,
     ) -> Result<Report, EngineError> {
@@ -233,9 +312,10 @@ impl Engine for Coin {
 impl Coin {
     /// Makes one optimizer step. Returns the gradient shared by all prompts, and the share of it
     /// that noise leaves.
-    fn step(&mut self, batch: &[Example<'_, bool>]) -> Result<(f64, f64), EngineError> {
+    fn step(&mut self, batch: &[Example<'_, Flip>]) -> Result<(f64, f64), EngineError> {
         self.computed.optimizer_steps += 1;
-        let learned = || batch.iter().filter(|e| e.advantage != 0.0);
+        let learned =
+            || batch.iter().filter(|e| e.advantage != 0.0 || e.by_turn.iter().any(|advantage| *advantage != 0.0));
         self.computed.trained_tokens += learned().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
         // If no rollout has an advantage, the gradient is 0.
         let n = learned().count().max(1) as f64;
@@ -243,10 +323,8 @@ impl Coin {
         let mut shared = 0.0;
         let mut own: Vec<(usize, f64)> = Vec::with_capacity(batch.len());
         for example in batch {
-            let y = if example.sample.answer { 1.0 } else { 0.0 };
-            let Sample { prompt, sampling, .. } = *example.sample;
-            let mut g = signal * f64::from(example.advantage) * (y - self.pass_rate_at(prompt, sampling)) / n;
-            if let Some(own) = sampling {
+            let mut g = self.gradient(example, signal) / n;
+            if let Some(own) = example.sample.sampling {
                 g /= f64::from(own.temperature);
             }
             shared += g;
@@ -297,14 +375,18 @@ mod tests {
         );
     }
 
+    fn flip(coin: &Coin, prompt: u32, position: u32) -> Sample<Flip> {
+        coin.flip((PromptId(prompt), position), None, Vec::new())
+    }
+
     /// Returns the ability gained by an update on this many rollouts of one prompt, half of them right.
     fn taught(noise: f64, rollouts: u32) -> f64 {
         let mut coin =
             Coin::new(CoinConfig { noise, ..CoinConfig::default() }, 5).expect("a config that is fine");
-        let samples: Vec<Sample<bool>> =
-            (0..rollouts).map(|i| Sample { answer: i % 2 == 0, ..coin.flip(PromptId(7), i, None) }).collect();
-        let advantage = |s: &Sample<bool>| if s.answer { 1.0 } else { -1.0 };
-        let batch: Vec<Example<'_, bool>> = samples
+        let samples: Vec<Sample<Flip>> =
+            (0..rollouts).map(|i| Sample { answer: (i % 2 == 0).into(), ..flip(&coin, 7, i) }).collect();
+        let advantage = |s: &Sample<Flip>| if s.answer.right { 1.0 } else { -1.0 };
+        let batch: Vec<Example<'_, Flip>> = samples
             .iter()
             .map(|sample| Example { sample, advantage: advantage(sample), by_turn: &[] })
             .collect();
@@ -327,13 +409,60 @@ mod tests {
         }
     }
 
+    fn played(turns: u32) -> Coin {
+        Coin::new(CoinConfig { turns, ..CoinConfig::default() }, 5).expect("a config that is fine")
+    }
+
+    #[test]
+    fn an_episode_is_right_as_often_as_one_flip_and_more_often_from_a_right_beginning() {
+        let coin = played(6);
+        let prompt = (0..200).find(|i| coin.turns_of(PromptId(*i)) == 4).expect("some prompts have 4 turns");
+        let all: Vec<Sample<Flip>> = (0..4000).map(|i| flip(&coin, prompt, i)).collect();
+        let rate = |all: &[Sample<Flip>]| {
+            all.iter().filter(|sample| sample.answer.right).count() as f64 / all.len() as f64
+        };
+        let p = coin.pass_rate(PromptId(prompt));
+        assert!((rate(&all) - p).abs() < 0.03, "{} {p}", rate(&all));
+        for (right, expected) in [(true, p.powf(0.5)), (false, 0.0)] {
+            let source = all.iter().find(|sample| sample.answer.right == right).expect("there are both");
+            let kept = if right { source.answer.keep(1) } else { source.answer.keep(3) };
+            let kept = if right { kept } else { kept[..3].to_vec() };
+            if !right && kept.iter().all(|link| link.right) {
+                continue;
+            }
+            let from: Vec<Sample<Flip>> =
+                (0..4000).map(|i| coin.flip((PromptId(prompt), 5000 + i), None, kept.clone())).collect();
+            assert!((rate(&from) - expected).abs() < 0.03, "{} {expected}", rate(&from));
+        }
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_the_flips_log_probability() {
+        let coin = played(6);
+        for prompt in 0..20 {
+            let sample = flip(&coin, prompt, 0);
+            let log_prob = |by: f64| {
+                let moved = Coin { ability: by, ..coin.clone() };
+                let q = moved.link(PromptId(prompt), moved.pass_rate(PromptId(prompt)));
+                let chain = sample.answer.chain.as_ref().expect("it is an episode");
+                chain.own.iter().map(|link| log_prob(q, link.right)).sum::<f64>()
+            };
+            let slope = (log_prob(1e-5) - log_prob(-1e-5)) / 2e-5;
+            let ours = coin.gradient(&Example { sample: &sample, advantage: 1.0, by_turn: &[] }, 1.0);
+            assert!((slope - ours).abs() < 1e-5 * (1.0 + slope.abs()), "{prompt}: {slope} {ours}");
+            // Turns with an advantage of 0 teach nothing.
+            let none = vec![0.0; 6];
+            assert_eq!(coin.gradient(&Example { sample: &sample, advantage: 1.0, by_turn: &none }, 1.0), 0.0);
+        }
+    }
+
     #[test]
     fn a_draw_depends_on_prompt_version_and_position_alone() {
         let coin = Coin::new(CoinConfig::default(), 5).expect("the default config is fine");
-        let one = coin.flip(PromptId(7), 3, None);
-        coin.flip(PromptId(8), 0, None);
-        assert_eq!(coin.flip(PromptId(7), 3, None), one);
-        let rate = (0..4000).filter(|i| coin.flip(PromptId(7), *i, None).answer).count() as f64 / 4000.0;
+        let one = flip(&coin, 7, 3);
+        flip(&coin, 8, 0);
+        assert_eq!(flip(&coin, 7, 3), one);
+        let rate = (0..4000).filter(|i| flip(&coin, 7, *i).answer.right).count() as f64 / 4000.0;
         assert!((rate - coin.pass_rate(PromptId(7))).abs() < 0.03, "{rate}");
     }
 }

@@ -43,7 +43,7 @@ pub mod talk;
 pub mod tensors;
 mod update;
 
-pub use coin::{Coin, CoinConfig, normal};
+pub use coin::{Coin, CoinConfig, Flip, normal};
 pub use engine::{Capabilities, Cost, Engine, EngineError, Example, Purpose, Report, Sample, Sampled, Whole};
 pub use environments::{Environments, Replies, Said};
 pub use episode::Episode;

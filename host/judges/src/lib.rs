@@ -38,7 +38,7 @@ pub mod verifiers;
 mod workers;
 
 use allot_base::Result;
-use allot_engine::Sample;
+use allot_engine::{Flip, Sample};
 use serde::{Deserialize, Serialize};
 
 use protocol::Part;
@@ -84,9 +84,10 @@ pub trait Reward<A> {
 #[derive(Clone, Copy, Debug)]
 pub struct RightOrWrong;
 
-impl Reward<bool> for RightOrWrong {
-    async fn score(&mut self, samples: &[(usize, &Sample<bool>)]) -> Result<Vec<Verdict>> {
-        let verdict = |(_, s): &(usize, &Sample<bool>)| Verdict::plain(f32::from(s.answer), s.answer);
+impl Reward<Flip> for RightOrWrong {
+    async fn score(&mut self, samples: &[(usize, &Sample<Flip>)]) -> Result<Vec<Verdict>> {
+        let verdict =
+            |(_, s): &(usize, &Sample<Flip>)| Verdict::plain(f32::from(s.answer.right), s.answer.right);
         Ok(samples.iter().map(verdict).collect())
     }
 }

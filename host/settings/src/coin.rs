@@ -29,12 +29,20 @@ pub struct CoinConfig {
     pub tokens: f64,
     /// Longest answer, in tokens.
     pub longest: u32,
+    /// Most turns of an episode. At 1, rollouts are single answers.
+    #[serde(skip_serializing_if = "is_one")]
+    pub turns: u32,
     /// For each column that a policy requests, the world's column to use. By default the same name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
     /// Names of signals drawn for each rollout, uniform from 0 to 1, for tests. Not a key of configs.
     #[serde(skip)]
     pub signals: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_one(n: &u32) -> bool {
+    *n == 1
 }
 
 impl Default for CoinConfig {
@@ -50,6 +58,7 @@ impl Default for CoinConfig {
             noise: 500.0,
             tokens: 200.0,
             longest: 1024,
+            turns: 1,
             columns: BTreeMap::new(),
             signals: Vec::new(),
         }

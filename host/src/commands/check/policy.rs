@@ -6,7 +6,6 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-use allot_allocation::Need;
 use allot_allocation::rules::Rule;
 use allot_authoring::fixtures::{self, Fixture};
 use allot_base::{Exit, Result, count};
@@ -27,14 +26,6 @@ const EXHAUSTED: &str = "a call used up its limits";
 
 /// The reason why a draft is not checked completely.
 const DRAFT: &str = "it is a draft: check its component";
-
-/// The reason why the short run of a policy that needs episodes is not made.
-const EPISODES: &str = "the short run has no episodes, which the policy needs";
-
-/// Returns whether a policy needs episodes.
-fn plays(policy: &Policy) -> bool {
-    policy.description().needs.iter().any(|need| matches!(need, Need::Turns | Need::Starting))
-}
 
 /// A policy's report card.
 pub struct Card {
@@ -93,9 +84,7 @@ impl Card {
             trial.views(views, usize::MAX, time.but_a_quarter(), screen);
         }
         if !trial.found.exhausted {
-            if !plays(policy) {
-                self.simulation = simulate(policy, typed, time);
-            }
+            self.simulation = simulate(policy, typed, time);
             trial.views(views, usize::MAX, time, screen);
         }
         if !trial.found.exhausted {
@@ -141,8 +130,7 @@ impl Card {
         if let Ok(Some(end)) = &self.simulation {
             ends = format!("{ends}: {end}");
         }
-        let untested = if plays(policy) { Some(EPISODES) } else { self.unfinished() };
-        rows.add("runs", ends, Outcome::of(self.simulation.clone().err(), untested));
+        rows.add("runs", ends, Outcome::of(self.simulation.clone().err(), self.unfinished()));
         if policy.is_draft() {
             let what = "runs in the sandbox: with fuel, and without files, clocks and randomness";
             rows.add("sandboxed", what, Outcome::NotTested(DRAFT.to_owned()));
