@@ -83,7 +83,7 @@ impl<R, P> Callbacks<allot_engine::Coin, R, P> for Versions {
         Ok(Scores { accuracy: world.engine.accuracy(), ..Scores::default() })
     }
 
-    fn sampled(&mut self, came: CameIn<'_, bool>) -> Result<(), Stop> {
+    fn sampled(&mut self, came: CameIn<'_, allot_engine::Flip>) -> Result<(), Stop> {
         self.0.extend(came.samples.iter().map(|sample| (came.round.step, sample.version)));
         Ok(())
     }

@@ -22,8 +22,8 @@ use allot_allocation::{
 };
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{
-    Capabilities, Coin, Cost, Engine, EngineError, Example, Flip, Interrupt, Purpose, Report, Sample, Sampled,
-    Whole,
+    Capabilities, Coin, Cost, Engine, EngineError, Example, Flip, Interrupt, Purpose, Report, Sample,
+    Sampled, Whole,
 };
 use allot_loop::{Every, Loop, Scores};
 use allot_record::{Line, Reader, Record, Views};

@@ -45,14 +45,8 @@ fn components() -> Vec<(native::Native, Policy)> {
 fn everything(native: &native::Native, prompts: u32) -> Terms {
     let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
     let columns = fixtures::columns(&columns, prompts);
-    let needs = vec![
-        Need::AnyPrompt,
-        Need::Replay,
-        Need::Stopping,
-        Need::Updating,
-        Need::Turns,
-        Need::Starting,
-    ];
+    let needs =
+        vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating, Need::Turns, Need::Starting];
     Terms { needs, columns, ..Terms::default() }
 }
 

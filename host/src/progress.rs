@@ -213,7 +213,7 @@ mod tests {
             prompt: PromptId(1),
             position: 0,
             version: 0,
-            answer: true,
+            answer: true.into(),
             tokens: 1,
             truncated: false,
             log_prob: 0.0,

@@ -314,8 +314,9 @@ impl Coin {
     /// that noise leaves.
     fn step(&mut self, batch: &[Example<'_, Flip>]) -> Result<(f64, f64), EngineError> {
         self.computed.optimizer_steps += 1;
-        let learned =
-            || batch.iter().filter(|e| e.advantage != 0.0 || e.by_turn.iter().any(|advantage| *advantage != 0.0));
+        let learned = || {
+            batch.iter().filter(|e| e.advantage != 0.0 || e.by_turn.iter().any(|advantage| *advantage != 0.0))
+        };
         self.computed.trained_tokens += learned().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
         // If no rollout has an advantage, the gradient is 0.
         let n = learned().count().max(1) as f64;
