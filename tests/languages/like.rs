@@ -18,7 +18,8 @@ fn run(native: &native::Native) -> (Run, Terms) {
     let run = native::run(native.name);
     let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
     let columns = fixtures::columns(&columns, run.prompts);
-    let needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
+    let mut needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
+    needs.extend([Need::Turns, Need::Starting]);
     (run, Terms { needs, columns, ..Terms::default() })
 }
 

@@ -39,16 +39,20 @@ impl Policy for TreeGrpo {
     type Settings = TreeGrpoSettings;
     type State = ();
 
-    fn begin(settings: &TreeGrpoSettings, _run: &Run) -> Result<(), Error> {
+    fn begin(settings: &TreeGrpoSettings, run: &Run) -> Result<(), Error> {
         if settings.nodes == 0 || settings.nodes > 64 {
             return Err(bad_setting("nodes", "must be from 1 to 64"));
+        }
+        if settings.trees_in(run) == 1 && settings.expansions == 0 {
+            let why = "it is 0 with one tree, and an advantage is measured against other rollouts, so nothing can be learned";
+            return Err(bad_setting("expansions", format!("{why}; set it, or `trees`, higher")));
         }
         Ok(())
     }
 
     fn decide(settings: &TreeGrpoSettings, run: &Run, (): &mut (), view: &View) -> Result<Plan, Error> {
         if view.round == 0 && view.can_sample() {
-            let trees = or_else(settings.trees, run.rollouts.div_ceil(2));
+            let trees = settings.trees_in(run);
             return Ok(Plan::sample(view.offer(run.groups).map(|p| Request::new(p.id, trees))));
         }
         if (1..=settings.expansions).contains(&view.round) && view.budget.open() {
@@ -73,6 +77,11 @@ impl Policy for TreeGrpo {
 }
 
 impl TreeGrpoSettings {
+    /// Trees of each prompt.
+    fn trees_in(&self, run: &Run) -> u32 {
+        or_else(self.trees, run.rollouts.div_ceil(2))
+    }
+
     /// What to continue of a group: for each of its trees, turns drawn from all that another turn follows.
     pub fn grow(&self, group: &Group, chance: &mut Chance) -> Vec<Option<Start>> {
         let roots = roots(group);
