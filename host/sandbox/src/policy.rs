@@ -99,8 +99,8 @@ impl Policy {
     /// of rollouts that are no episodes are empty.
     pub fn shown_too(&self, run: Run) -> Run {
         let mut terms = run.terms.clone().unwrap_or_default();
-        terms.needs.extend([Need::AnyPrompt, Need::Replay, Need::Sampling, Need::Stopping, Need::Updating]);
-        terms.needs.extend([Need::Turns, Need::Starting]);
+        let requests = [Need::AnyPrompt, Need::Sampling, Need::Starting, Need::Stopping];
+        terms.needs.extend(requests.into_iter().chain([Need::Replay, Need::Turns, Need::Updating]));
         let needs = self.among_needs(&terms.needs);
         let columns = terms.columns.among(&self.description.columns);
         let terms = (run.terms.is_some() || !needs.is_empty()).then_some(Terms { needs, columns, ..terms });

@@ -1,9 +1,15 @@
 //! The parts of an adapter that contracts 0.2 and 0.3 share. bindgen generates new types for each version.
 
-/// Calls, questions and conversions, over the functions `settings_of`, `needs`, `request` and `advantage` and the types
-/// `Lists` and `Rows` in scope, which tell the versions apart.
+/// Calls, questions and conversions, over the functions `settings_of` and `sampler_settings` in scope. The arguments are what a
+/// version has beyond 0.2: needs, kinds of advantages, lists of a group and of a request. Its lists of a group are made by
+/// the functions `turns_of`, `stopped_of` and `origin_of`, and those of a request by `start_of`.
 macro_rules! since_0_2 {
-    () => {
+    (
+        needs: [$($flag:ident => $need:ident),*],
+        advantages: [$($kind:ident),*],
+        group: [$($turns:ident, $stopped:ident, $origins:ident)?],
+        request: [$($starts:ident)?]
+    ) => {
         fn decide(
             policy: &Policy,
             store: &mut Store<GuestState>,
@@ -112,10 +118,12 @@ macro_rules! since_0_2 {
         /// Lends a view to `call`.
         fn with_view<T>(view: &ours::View, shown: Shown, call: impl FnOnce(types::View<'_>) -> T) -> T {
             let pool: Vec<types::Prompt> = view.pool.iter().map(prompt).collect();
-            let lists: Vec<Lists<'_>> = view.groups.iter().map(|group| Lists::of(group, shown)).collect();
-            let rows: Vec<Rows<'_>> = lists.iter().map(Lists::rows).collect();
+            let made: Vec<Made<'_>> = view.groups.iter().map(|group| Made::of(group, shown)).collect();
+            let lists = view.groups.iter().zip(&made);
+            let lists: Vec<Lists<'_>> = lists.map(|(group, made)| Lists::of(group, made, shown)).collect();
+            let groups = view.groups.iter().zip(made.iter().zip(&lists));
             let groups: Vec<types::Group<'_>> =
-                view.groups.iter().zip(lists.iter().zip(&rows)).map(|(g, (l, r))| l.lend(g, r)).collect();
+                groups.map(|(group, (made, lists))| lend(group, made, lists)).collect();
             let unscored: Vec<types::Tally> = view.unscored.iter().copied().map(tally).collect();
             call(types::View {
                 step: view.step,
@@ -133,6 +141,64 @@ macro_rules! since_0_2 {
                 unscored: &unscored,
                 under_way: &[],
             })
+        }
+
+        /// What is made of a group for the guest, because the host has it in another form.
+        struct Made<'g> {
+            trained: Cow<'g, [u32]>,
+            sampling: Vec<types::Sampling>,
+            $(
+                $turns: Vec<Vec<types::Turn>>,
+                $stopped: Vec<types::Stopped>,
+                $origins: Vec<Option<types::Origin>>,
+            )?
+        }
+
+        impl<'g> Made<'g> {
+            fn of(group: &'g ours::Group, shown: Shown) -> Self {
+                $(
+                    let of = |shown: bool| if shown { group.len() } else { 0 };
+                    let $turns = (0..of(shown.turns)).map(|i| turns_of(group, i)).collect();
+                    let $stopped = (0..of(shown.turns)).map(|i| stopped_of(group, i)).collect();
+                    let $origins = (0..of(shown.origins)).map(|i| origin_of(group, i)).collect();
+                )?
+                Self {
+                    trained: shown.trained(group),
+                    sampling: shown.sampling(group, settings_of),
+                    $($turns, $stopped, $origins,)?
+                }
+            }
+        }
+
+        /// A group's lists of lists.
+        struct Lists<'g> {
+            signals: Vec<&'g [f32]>,
+            parts: Vec<&'g [f32]>,
+            $($turns: Vec<&'g [types::Turn]>,)?
+        }
+
+        impl<'g> Lists<'g> {
+            fn of(group: &'g ours::Group, made: &'g Made<'g>, shown: Shown) -> Self {
+                let ((signals, parts), _) = (shown.signals(group), made);
+                Self { signals, parts, $($turns: made.$turns.iter().map(Vec::as_slice).collect(),)? }
+            }
+        }
+
+        fn lend<'g>(group: &'g ours::Group, made: &'g Made<'g>, lists: &'g Lists<'g>) -> types::Group<'g> {
+            types::Group {
+                prompt: group.prompt.0,
+                epoch: group.epoch,
+                rewards: &group.rewards,
+                correct: &group.correct,
+                lengths: &group.tokens,
+                ages: &group.ages,
+                truncated: &group.truncated,
+                signals: &lists.signals,
+                parts: &lists.parts,
+                trained: &made.trained,
+                sampling: &made.sampling,
+                $($turns: &lists.$turns, $stopped: &made.$stopped, $origins: &made.$origins,)?
+            }
         }
 
         fn prompt(p: &ours::Prompt) -> types::Prompt {
@@ -170,6 +236,19 @@ macro_rules! since_0_2 {
             }
         }
 
+        fn needs(needs: types::Needs) -> Vec<Need> {
+            let named = [
+                (types::Needs::ANY_PROMPT, Need::AnyPrompt),
+                (types::Needs::REPLAY, Need::Replay),
+                (types::Needs::SAMPLING, Need::Sampling),
+                (types::Needs::STOPPING, Need::Stopping),
+                (types::Needs::UPDATING, Need::Updating),
+                (types::Needs::PARTS, Need::Parts),
+                $((types::Needs::$flag, Need::$need),)*
+            ];
+            named.into_iter().filter(|(flag, _)| needs.contains(*flag)).map(|(_, need)| need).collect()
+        }
+
         /// Converts a guest's plan.
         fn plan(p: types::Plan, run: &ours::Run) -> ours::Plan {
             let action = match p.action {
@@ -192,11 +271,31 @@ macro_rules! since_0_2 {
             }
         }
 
+        fn request(r: types::Request, run: &ours::Run) -> ours::Request {
+            let until = r.until.map(|enough| ours::Enough {
+                correct: enough.correct,
+                wrong: enough.wrong,
+                portion: enough.portion,
+            });
+            ours::Request {
+                until,
+                sampling: r.sampling.map(|own| sampler_settings(own, run)),
+                $($starts: r.$starts.into_iter().map(|start| start.map(start_of)).collect(),)?
+                ..ours::Request::new(PromptId(r.prompt), r.count)
+            }
+        }
+
         fn pick(p: types::Pick) -> ours::Pick {
             ours::Pick {
                 prompt: PromptId(p.prompt),
                 rollouts: p.rollouts,
-                advantage: advantage(p.advantage),
+                advantage: match p.advantage {
+                    types::Advantage::Picked => ours::Advantage::Picked,
+                    types::Advantage::Group => ours::Advantage::Group,
+                    types::Advantage::Among(positions) => ours::Advantage::Among(positions),
+                    types::Advantage::Given(own) => ours::Advantage::Given(own),
+                    $(types::Advantage::$kind(own) => ours::Advantage::$kind(own),)*
+                },
                 weight: p.weight,
             }
         }
