@@ -9,7 +9,7 @@ use allot::shipped;
 use allot::simulation::Simulation;
 use allot::stop::Stop;
 use allot::world::World;
-use allot_allocation::{Need, Value};
+use allot_allocation::Value;
 use allot_base::Error;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::{Coin, Flip};
@@ -64,7 +64,7 @@ fn learns(policy: &Policy, rollouts: u32, settings: &[(String, Value)]) -> Resul
     config.run.rollouts = rollouts;
     let typed: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
     config.policy.settings.extend(allot_config::typed(&typed, "").unwrap());
-    if policy.description().needs.contains(&Need::Turns) {
+    if policy.description().plays() {
         config.world.turns = 3;
     }
     let (mut simulation, _) = Simulation::new(&config, policy, |_| {})?;

@@ -562,7 +562,8 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
 /// Each rule, by a plan that breaks it and nothing else.
 #[test]
 fn every_rule_has_its_own_sentence() {
-    let view = allot_authoring::fixtures::views(0, 0).swap_remove(5).view;
+    let mut view = allot_authoring::fixtures::views(0, 0).swap_remove(5).view;
+    allot_authoring::fixtures::add_turns(&mut view);
     let (first, second, buffered) = (view.pool[0].id, view.pool[1].id, view.groups[0].prompt);
     let n = view.groups[0].len();
     let nobody = PromptId(4_000_000_000);

@@ -65,7 +65,8 @@ fn a_component_plans_as_its_native_twin_on_made_views() {
         let first = (native.begin)(&run).unwrap();
         assert_eq!(policy.begin(&run).unwrap().0, first, "{}", native.name);
         let mut calls = 0;
-        for made in fixtures::views(native.signals, 1000) {
+        for mut made in fixtures::views(native.signals, 1000) {
+            fixtures::add_turns(&mut made.view);
             let mut state = first.clone();
             for _ in 0..2 {
                 let wasm = policy.decide(&run, &state, &made.view).unwrap().0;

@@ -51,7 +51,8 @@ fn decides_as(scratch: &Scratch, native: &native::Native) {
     let run = theirs.shown(run, terms);
     let first = theirs.begin(&run).unwrap().0;
     assert_eq!(ours.begin(&run).unwrap().0, first, "{like}");
-    for made in fixtures::views(native.signals, 40) {
+    for mut made in fixtures::views(native.signals, 40) {
+        fixtures::add_turns(&mut made.view);
         let mut state = first.clone();
         for _ in 0..2 {
             let plan = theirs.decide(&run, &state, &made.view).unwrap().0;

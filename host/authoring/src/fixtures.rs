@@ -233,7 +233,7 @@ impl Maker {
         Group {
             prompt: PromptId(prompt),
             epoch: prompt % 3,
-            turns: turns(&tokens),
+            turns: GroupTurns::default(),
             correct,
             tokens,
             ages: vec![0; n],
@@ -244,6 +244,12 @@ impl Maker {
             rewards,
         }
     }
+}
+
+/// Makes a view's rollouts episodes, for a policy that looks at turns. For others it would only take time, as a view may
+/// have 300,000 rollouts.
+pub fn add_turns(view: &mut View) {
+    view.groups.iter_mut().for_each(|group| group.turns = turns(&group.tokens));
 }
 
 /// Returns turns of these rollouts, of which the last continues the first if it can.

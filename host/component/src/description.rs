@@ -22,6 +22,13 @@ pub struct Description {
     pub needs: Vec<Need>,
 }
 
+impl Description {
+    /// Returns whether the policy needs rollouts that are episodes.
+    pub fn plays(&self) -> bool {
+        self.needs.iter().any(|need| matches!(need, Need::Turns | Need::Starting))
+    }
+}
+
 /// A setting of a policy. Its default also fixes its type.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Setting {

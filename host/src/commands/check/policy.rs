@@ -51,7 +51,12 @@ impl Card {
     ) -> Result<Self> {
         let description = policy.description();
         let settings = allot_config::settings(description, typed)?;
-        let views = fixtures::in_turn(fixtures::views(description.signals.len(), RANDOM_VIEWS));
+        let mut views = fixtures::in_turn(fixtures::views(description.signals.len(), RANDOM_VIEWS));
+        if description.plays() {
+            for made in &mut views {
+                fixtures::add_turns(&mut made.view);
+            }
+        }
         let mut card = Self {
             rows: Rows::default(),
             begins: Outcome::Pass,

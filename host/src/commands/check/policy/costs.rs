@@ -100,7 +100,12 @@ impl Costs {
 
 fn at_scale(policy: &Policy, begun: &Begun, times: usize) -> (Run, View) {
     let run = Run { groups: 128, rollouts: 64, pool: 384, ..begun.run.clone() };
-    (run, fixtures::scale(times, policy.description().signals.len()))
+    let description = policy.description();
+    let mut view = fixtures::scale(times, description.signals.len());
+    if description.plays() {
+        fixtures::add_turns(&mut view);
+    }
+    (run, view)
 }
 
 /// Returns the shortest time to create and drop an instance.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_allocation::{LENGTH, Need};
+use allot_allocation::LENGTH;
 use allot_config::simulate::SimulateConfig;
 use allot_engine::Coin;
 use allot_loop::{Every, Scores};
@@ -45,7 +45,7 @@ pub fn simulate(
     let named = description.columns.iter().filter(|name| *name != LENGTH);
     config.world.columns = named.map(|name| (name.clone(), "level".to_owned())).collect();
     config.world.signals.clone_from(&description.signals);
-    if description.needs.iter().any(|need| matches!(need, Need::Turns | Need::Starting)) {
+    if description.plays() {
         config.world.turns = 4;
     }
     let (mut simulation, _) = Simulation::new(&config, policy, |_| {}).map_err(|error| error.what)?;
