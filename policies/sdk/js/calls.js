@@ -84,6 +84,8 @@ export function runWith(policy, changes = {}) {
     if (value === undefined) throw new Error(`\`${policy.name}\` has no setting \`${key}\``);
     value.val = val;
   }
+  const plays = (policy.needs ?? []).some((need) => need === "turns" || need === "starting");
+  const maxTurns = plays ? 8 : 1;
   return {
     settings: /** @type {any} */ (settings),
     prompts: 1000,
@@ -96,9 +98,9 @@ export function runWith(policy, changes = {}) {
     columns: (policy.columns ?? []).map((name) => ({ name, width: 1, categories: [] })),
     parts: [],
     sampling: {
-      default: { temperature: 1, maxTokens: 1024, maxTurns: 1 },
+      default: { temperature: 1, maxTokens: 1024, maxTurns },
       least: { temperature: 0, maxTokens: 1, maxTurns: 1 },
-      most: { temperature: 2, maxTokens: 1024, maxTurns: 1 },
+      most: { temperature: 2, maxTokens: 1024, maxTurns },
     },
     update: { miniBatch: 2 ** 32 - 1, passes: 4 },
   };

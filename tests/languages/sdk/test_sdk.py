@@ -138,7 +138,7 @@ class Sdk(unittest.TestCase):
             Pick.all(5, advantage=[0.5, -1]),
         ]
         told = [pick["advantage"] for pick in draft._plain(train(picks))["action"]["train"]["picks"]]
-        self.assertEqual(told, [{"byturn": [[0.5, -1], []]}, {"byturn": [[], [1]]}, {"given": [0.5, -1]}])
+        self.assertEqual(told, [{"by_turn": [[0.5, -1], []]}, {"by_turn": [[], [1]]}, {"given": [0.5, -1]}])
 
     def test_what_can_t_be_is_refused_where_it_is_written(self):
         for wrong in (

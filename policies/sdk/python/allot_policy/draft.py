@@ -284,7 +284,7 @@ def _pick(pick: Pick) -> dict:
     if isinstance(advantage, Among):
         advantage = {"among": advantage.rollouts}
     elif not isinstance(advantage, str):
-        advantage = {"byturn" if pick.by_turn else "given": advantage}
+        advantage = {"by_turn" if pick.by_turn else "given": advantage}
     return {**vars(pick), "advantage": advantage}
 
 

@@ -85,6 +85,8 @@ pub fn run_with<P: Policy>(changes: &[(&str, Value)]) -> Run {
     }
     let column = |name: &&str| Column { name: (*name).to_owned(), width: 1, categories: Vec::new() };
     let sampling = |temperature, max_tokens, max_turns| Sampling { temperature, max_tokens, max_turns };
+    let plays = P::NEEDS.intersects(Needs::TURNS.union(Needs::STARTING));
+    let turns = if plays { 8 } else { 1 };
     Run {
         settings,
         prompts: 1000,
@@ -97,9 +99,9 @@ pub fn run_with<P: Policy>(changes: &[(&str, Value)]) -> Run {
         columns: P::COLUMNS.iter().map(column).collect(),
         parts: Vec::new(),
         sampling: SamplingRange {
-            default: sampling(1.0, 1024, 8),
+            default: sampling(1.0, 1024, turns),
             least: sampling(0.0, 1, 1),
-            most: sampling(2.0, 1024, 8),
+            most: sampling(2.0, 1024, turns),
         },
         update: Update { mini_batch: u32::MAX, passes: 4 },
     }
