@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::turns::retain;
 use crate::{
     Batch, Group, GroupTurns, Hold, Past, PromptId, SamplerSettings, Start, Stopped, Tally, TurnLength,
 };
@@ -474,24 +475,16 @@ impl RolloutBuffer {
 
 impl Held {
     fn retain(&mut self, keep: &[bool]) {
-        fn only<T>(list: &mut Vec<T>, keep: &[bool]) {
-            let mut keep = keep.iter();
-            list.retain(|_| *keep.next().expect("lists run in parallel"));
-        }
-        only(&mut self.ids, keep);
-        only(&mut self.group.rewards, keep);
-        only(&mut self.group.correct, keep);
-        only(&mut self.group.tokens, keep);
-        only(&mut self.group.ages, keep);
-        only(&mut self.group.truncated, keep);
-        self.group.signals.iter_mut().for_each(|list| only(list, keep));
+        retain(&mut self.ids, keep);
+        retain(&mut self.group.rewards, keep);
+        retain(&mut self.group.correct, keep);
+        retain(&mut self.group.tokens, keep);
+        retain(&mut self.group.ages, keep);
+        retain(&mut self.group.truncated, keep);
+        self.group.signals.iter_mut().for_each(|list| retain(list, keep));
         self.group.turns.retain(keep);
-        if !self.group.sampling.is_empty() {
-            only(&mut self.group.sampling, keep);
-        }
-        if !self.group.trained.is_empty() {
-            only(&mut self.group.trained, keep);
-        }
+        retain(&mut self.group.sampling, keep);
+        retain(&mut self.group.trained, keep);
         // Keep one representation: a group without trained rollouts has an empty list.
         if self.group.trained.iter().all(|n| *n == 0) {
             self.group.trained.clear();

@@ -51,6 +51,11 @@ pub use run::{Need, Run, SamplerRange, SamplerSettings, Terms, Value};
 pub use turns::{GroupTurns, Origin, Start, Stopped, TurnLength};
 pub use view::{Budget, Group, Past, Prompt, PromptId, Tally, View};
 
+/// Returns whether a number is 1. Serde uses it to skip fields.
+pub fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+
 /// Returns whether a number is zero. Serde uses it to skip fields.
 pub fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
     *n == N::default()

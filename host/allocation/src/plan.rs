@@ -194,6 +194,7 @@ pub enum Advantage {
     /// Advantages computed by the policy, one for each picked rollout.
     Given(Vec<f32>),
     /// Advantages computed by the policy, one for each turn of each picked rollout.
+    #[serde(rename = "by_turn")]
     ByTurn(Vec<Vec<f32>>),
 }
 

@@ -72,17 +72,12 @@ pub struct SamplerSettings {
     /// The longest answer, in tokens. At least 1.
     pub max_tokens: u32,
     /// The largest number of an episode's turns. At least 1; 1 for single answers.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "one", skip_serializing_if = "crate::is_one")]
     pub max_turns: u32,
 }
 
 fn one() -> u32 {
     1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_one(n: &u32) -> bool {
-    *n == 1
 }
 
 /// The range of sampler settings that requests may choose from.
@@ -102,7 +97,7 @@ pub struct Terms {
     /// The length limit of answers, in tokens.
     pub max_tokens: u32,
     /// The limit of an episode's turns; 1 for single answers.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "one", skip_serializing_if = "crate::is_one")]
     pub max_turns: u32,
     /// The range that requests may choose temperature and length limit from, if the policy may choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -113,13 +113,9 @@ impl GroupTurns {
 
     /// Keeps only the rollouts that are marked.
     pub(crate) fn retain(&mut self, keep: &[bool]) {
-        fn only<T>(list: &mut Vec<T>, keep: &[bool]) {
-            let mut keep = keep.iter();
-            list.retain(|_| keep.next().copied().unwrap_or_default());
-        }
-        only(&mut self.lengths, keep);
-        only(&mut self.stopped, keep);
-        only(&mut self.origins, keep);
+        retain(&mut self.lengths, keep);
+        retain(&mut self.stopped, keep);
+        retain(&mut self.origins, keep);
         // What they continue has moved, or is gone.
         for origin in self.origins.iter_mut().flatten() {
             let place = origin
@@ -133,6 +129,12 @@ impl GroupTurns {
             self.origins.clear();
         }
     }
+}
+
+/// Keeps only the entries that are marked, of a list that is empty or has a mark for each entry.
+pub(crate) fn retain<T>(list: &mut Vec<T>, keep: &[bool]) {
+    let mut keep = keep.iter();
+    list.retain(|_| *keep.next().expect("lists run in parallel"));
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ use allot_allocation::{
 };
 
 pub use self::chain::{Chain, Flip};
-use self::chain::{Lengths, Link};
+use self::chain::{Course, Link};
 
 use crate::{Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole};
 
@@ -211,7 +211,7 @@ impl Coin {
             let (turns, q) = (self.turns_of(prompt), self.link(prompt, p));
             let most = sampling.map_or(self.config.turns, |own| own.max_turns.min(self.config.turns));
             let each = (wanted / f64::from(turns)).max(1.0).min(f64::from(u32::MAX)) as u32;
-            let chain = Chain::flip(kept, Lengths { turns, most, each, longest }, || stream.unit() < q);
+            let chain = Chain::flip(kept, Course { turns, most, each, longest }, || stream.unit() < q);
             sample.tokens = chain.own.iter().map(|link| link.tokens).sum();
             sample.truncated = chain.stopped == Stopped::MaxTokens;
             sample.log_prob = chain.own.iter().map(|link| log_prob(q, link.right)).sum();

@@ -407,9 +407,10 @@ impl Loop {
         }
         let each = lines.iter().flat_map(|line| line.rollouts().map(|(_, start)| (line.sampling, start)));
         let came = outcomes.iter().zip(each);
-        let outcomes: Vec<Outcome> =
+        let came: Vec<Outcome> =
             came.map(|(o, (sampling, start))| Outcome { sampling, start, ..o.clone() }).collect();
-        let first = self.state.buffer.add(outcomes.iter().cloned());
+        let sampled = came.first().map(|one| Sampled::of(&came, one.signals.len()));
+        let first = self.state.buffer.add(came);
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }
@@ -419,10 +420,8 @@ impl Loop {
         // Skip this for plans served in one portion, as most are: computing what is left takes time.
         let more = (asked > 0).then(|| self.grant(&mut step.portions, costs));
         let (more, clipped) = more.map_or((0, None), |(grant, clipped)| (grant.rollouts(), clipped));
-        let rollouts = outcomes.first().map(|one| {
-            let sampled = Sampled::of(&outcomes, one.signals.len());
-            Box::new(Rollouts { step: self.state.steps, round: step.round, sampled, more })
-        });
+        let (at, round) = (self.state.steps, step.round);
+        let rollouts = sampled.map(|sampled| Box::new(Rollouts { step: at, round, sampled, more }));
         self.state.at = if more == 0 {
             At::Asking(Step { round: step.round + 1, portions: Portions::default(), ..step })
         } else {

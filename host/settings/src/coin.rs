@@ -30,7 +30,7 @@ pub struct CoinConfig {
     /// Longest answer, in tokens.
     pub longest: u32,
     /// Most turns of an episode. At 1, rollouts are single answers.
-    #[serde(skip_serializing_if = "is_one")]
+    #[serde(skip_serializing_if = "allot_allocation::is_one")]
     pub turns: u32,
     /// For each column that a policy requests, the world's column to use. By default the same name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -38,11 +38,6 @@ pub struct CoinConfig {
     /// Names of signals drawn for each rollout, uniform from 0 to 1, for tests. Not a key of configs.
     #[serde(skip)]
     pub signals: Vec<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_one(n: &u32) -> bool {
-    *n == 1
 }
 
 impl Default for CoinConfig {

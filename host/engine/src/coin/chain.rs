@@ -35,7 +35,7 @@ pub(super) struct Link {
 
 /// How many turns an episode has and may have, and how many tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lengths {
+pub(super) struct Course {
     /// Turns to the end.
     pub(super) turns: u32,
     /// The limit of turns.
@@ -62,8 +62,8 @@ impl Flip {
 
 impl Chain {
     /// Flips the turns that follow those kept.
-    pub(super) fn flip(kept: Vec<Link>, lengths: Lengths, mut right: impl FnMut() -> bool) -> Self {
-        let Lengths { turns, most, each, longest } = lengths;
+    pub(super) fn flip(kept: Vec<Link>, course: Course, mut right: impl FnMut() -> bool) -> Self {
+        let Course { turns, most, each, longest } = course;
         let mut left = longest.saturating_sub(kept.iter().map(|link| link.tokens).sum());
         let mut own = Vec::new();
         let stopped = loop {
@@ -100,21 +100,21 @@ impl Chain {
 mod tests {
     use super::*;
 
-    const LENGTHS: Lengths = Lengths { turns: 3, most: 8, each: 10, longest: 100 };
+    const COURSE: Course = Course { turns: 3, most: 8, each: 10, longest: 100 };
 
     #[test]
     fn a_chain_is_right_if_all_its_links_are_and_it_came_to_its_end() {
-        let chain = |lengths, wrong: usize| {
+        let chain = |course, wrong: usize| {
             let mut n = 0;
-            Chain::flip(Vec::new(), lengths, || {
+            Chain::flip(Vec::new(), course, || {
                 n += 1;
                 n != wrong
             })
         };
-        assert!(chain(LENGTHS, 9).is_right() && !chain(LENGTHS, 2).is_right());
-        let short = chain(Lengths { most: 2, ..LENGTHS }, 9);
+        assert!(chain(COURSE, 9).is_right() && !chain(COURSE, 2).is_right());
+        let short = chain(Course { most: 2, ..COURSE }, 9);
         assert_eq!((short.stopped, short.own.len(), short.is_right()), (Stopped::MaxTurns, 2, false));
-        let cut = chain(Lengths { longest: 15, ..LENGTHS }, 9);
+        let cut = chain(Course { longest: 15, ..COURSE }, 9);
         assert_eq!((cut.stopped, cut.is_right()), (Stopped::MaxTokens, false));
         assert_eq!(cut.lengths(), [TurnLength(0, 10), TurnLength(REPLY, 5)]);
     }
@@ -122,12 +122,12 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_and_decides_with() {
         let kept = vec![Link { right: true, tokens: 10 }, Link { right: false, tokens: 10 }];
-        let whole = Chain::flip(kept.clone(), LENGTHS, || true);
+        let whole = Chain::flip(kept.clone(), COURSE, || true);
         assert_eq!((whole.own.len(), whole.is_right()), (1, false));
         assert_eq!(whole.lengths(), [TurnLength(20 + 2 * REPLY, 10)]);
         let again = Flip { right: false, chain: Some(Box::new(whole)) };
         assert_eq!(again.keep(0)[..2], kept[..]);
-        let cut = Chain::flip(kept, Lengths { longest: 20, ..LENGTHS }, || true);
+        let cut = Chain::flip(kept, Course { longest: 20, ..COURSE }, || true);
         assert_eq!((cut.own.len(), cut.stopped), (0, Stopped::MaxTokens));
     }
 }
