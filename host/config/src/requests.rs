@@ -33,9 +33,9 @@ impl RequestsConfig {
         }
     }
 
-    /// Checks the section for these settings of the run. `name` names the config in errors, and `limit` is
-    /// the key of the run's length limit.
-    pub fn check(self, name: &str, run: SamplerSettings, limit: &str) -> Result<()> {
+    /// Checks the section for these settings of the run. `name` names the config in errors, and `keys` are
+    /// those of the run's limits of tokens and of turns.
+    pub fn check(self, name: &str, run: SamplerSettings, keys: [&str; 2]) -> Result<()> {
         let SamplerRange { least, most } = self.range(run);
         let (low, high, own) = (least.temperature, most.temperature, run.temperature);
         if !(low > 0.0 && high.is_finite() && (low..=high).contains(&own)) {
@@ -48,15 +48,14 @@ impl RequestsConfig {
         if !(1..=most.max_tokens).contains(&least.max_tokens) {
             let (least, most) = (least.max_tokens, most.max_tokens);
             let what = format!("`{name}`: `requests.least_tokens` is {least}; expected 1 to {most}");
-            return Err(Error::new(what).hint(format!("set it to at most `{limit}`")));
+            return Err(Error::new(what).hint(format!("set it to at most `{}`", keys[0])));
         }
         if !(1..=most.max_turns).contains(&least.max_turns) {
             let (least, most) = (least.max_turns, most.max_turns);
             let what = format!("`{name}`: `requests.least_turns` is {least}; expected 1 to {most}");
-            let hint = if most == 1 {
-                "leave it out; rollouts are single answers"
-            } else {
-                "set it to at most `environment.max_turns`"
+            let hint = match most {
+                1 => "leave it out; rollouts are single answers".to_owned(),
+                _ => format!("set it to at most `{}`", keys[1]),
             };
             return Err(Error::new(what).hint(hint));
         }

@@ -133,9 +133,9 @@ impl SimulateConfig {
         }
         config.evaluation.when(name)?;
         config.check_bank(name)?;
-        config
-            .requests
-            .map_or(Ok(()), |requests| requests.check(name, config.sampling(), "world.longest"))?;
+        config.requests.map_or(Ok(()), |requests| {
+            requests.check(name, config.sampling(), ["world.longest", "world.turns"])
+        })?;
         config.compare.as_ref().map_or(Ok(()), |compare| compare.check(name))?;
         Ok(config)
     }

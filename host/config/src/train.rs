@@ -551,7 +551,7 @@ impl TrainConfig {
 
     /// Refuses ranges of requests that the engine does not support.
     fn check_requests(&self, name: &str, requests: RequestsConfig) -> Result<()> {
-        requests.check(name, self.samplers(), "sampling.max_tokens")?;
+        requests.check(name, self.samplers(), ["sampling.max_tokens", "environment.max_turns"])?;
         if !self.engine.is_native() {
             let what = format!("`{name}`: `[requests]` needs updates on this machine, but a server trains");
             return Err(Error::new(what).hint("leave it out: all requests are sampled as `[sampling]` says"));

@@ -1,8 +1,8 @@
 //! The [`Engine`] trait: sampling and updating.
 
-pub use allot_allocation::Cost;
 use std::collections::HashMap;
 
+pub use allot_allocation::Cost;
 use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, Stopped, TurnLength};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
