@@ -196,8 +196,8 @@ class Policies(Raises):
                 "copy or build it again",
             ),
             "contract": (
-                whole.replace(b"rollout:allocation/allocator@0.2.0", b"rollout:allocation/allocator@0.3.0"),
-                "this policy is built for rollout:allocation@0.3.0; this program knows 0.1 and 0.2",
+                whole.replace(b"rollout:allocation/allocator@0.3.0", b"rollout:allocation/allocator@0.4.0"),
+                "this policy is built for rollout:allocation@0.4.0; this program knows 0.1, 0.2 and 0.3",
                 "use a newer version of this program",
             ),
         }
