@@ -253,8 +253,8 @@ fn what_a_task_set_must_not_do_costs_its_episodes() {
     assert!(why.contains("this is asked to fail"), "{why}");
     assert_eq!(fails("nan", json!({})).1, "the environment says: the reward found is nan");
     // Others of the same process go on when one hangs; none does when it ends, and another process takes its place.
-    let (mut played, why) = fails("hang", json!({ "process": { "seconds": 3.0 } }));
-    assert_eq!(why, "the environment did not reply within 3 s");
+    let (mut played, why) = fails("hang", json!({ "process": { "seconds": 15.0 } }));
+    assert_eq!(why, "the environment did not reply within 15 s");
     played.begin(1, 3);
     assert_eq!(played.ends(1, "4"), won(1.0));
     let (mut played, why) = fails("exit", json!({}));

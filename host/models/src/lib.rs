@@ -5,7 +5,7 @@
 //! engine computes with the weights.
 //!
 //! ```
-//! assert_eq!(allot_models::names(), ["tiny-guess", "tiny-sums"]);
+//! assert_eq!(allot_models::names(), ["tiny-calculator", "tiny-guess", "tiny-sums"]);
 //! ```
 
 pub mod chat;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use allot_tasks::environment::Embedded;
+
 /// A problem as text, and its question as tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exercise {
@@ -9,8 +11,10 @@ pub struct Exercise {
     pub question: String,
     /// The question as tokens.
     pub prompt: Vec<u32>,
-    /// The right answer.
+    /// The right answer, or the description of the game.
     pub gold: String,
+    /// The environment in which it is an episode.
+    pub environment: Option<Embedded>,
 }
 
 /// A demonstration.

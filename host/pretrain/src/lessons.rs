@@ -2,7 +2,7 @@
 
 use allot_allocation::seed::Stream;
 use allot_base::{Error, Result};
-use allot_tasks::generate::{Split, generate};
+use allot_tasks::generate::{Split, TaskKind, generate};
 use allot_tasks::{Ask, Problem};
 
 use super::{Alphabet, Example, Exercise, Mistake, Recipe, play};
@@ -30,6 +30,7 @@ pub struct Level {
     weight: f64,
     slip: f64,
     mistake: Mistake,
+    played: bool,
 }
 
 /// How carefully a problem is demonstrated.
@@ -54,12 +55,12 @@ impl Lessons {
                 let source = format!("{name}/{}", at + 1);
                 let of = |problems: &[Problem]| -> Result<Vec<Exercise>> {
                     let own = problems.iter().filter(|p| p.source == source);
-                    own.map(|problem| exercise(problem, &alphabet)).collect()
+                    own.map(|problem| exercise(problem, lesson.task.kind, &alphabet)).collect()
                 };
                 let (train, mut held_out) = (of(&train.problems)?, of(&held_out.problems)?);
                 held_out.truncate(lesson.measured[at]);
-                let level =
-                    Level { source, train, held_out, weight: *weight, slip: *slip, mistake: lesson.mistake };
+                let (mistake, played) = (lesson.mistake, lesson.task.kind.is_played());
+                let level = Level { source, train, held_out, weight: *weight, slip: *slip, mistake, played };
                 level.check()?;
                 levels.push(level);
             }
@@ -129,7 +130,7 @@ impl Lessons {
 impl Level {
     /// Returns whether its problems are episodes.
     pub fn is_played(&self) -> bool {
-        self.mistake == Mistake::Anywhere
+        self.played
     }
 
     fn answer(&self, exercise: &Exercise, slip: f64, stream: &mut Stream) -> Result<String> {
@@ -140,7 +141,8 @@ impl Level {
                 self.source
             );
             Error::new(what).hint(
-                "`mistake = \"carry\"` is for terse sums, and chains of + and -; guesses have `mistake = \"anywhere\"`",
+                "`mistake = \"carry\"` is for terse sums, and chains of + and -; `mistake = \"careless\"` is for guesses and \
+                 calculators",
             )
         })
     }
@@ -150,6 +152,10 @@ impl Level {
             return Err(Error::new(format!("`{}` has a weight and no problem to demonstrate", self.source)));
         }
         // Checked before training starts rather than minutes later.
+        if self.is_played() && self.mistake != Mistake::Careless {
+            let what = format!("`{}` is played in turns, and its lesson has another mistake", self.source);
+            return Err(Error::new(what).hint("set `mistake = \"careless\"`"));
+        }
         if self.is_played() {
             return self.train.iter().chain(&self.held_out).try_for_each(|e| play::open(e, 0).map(|_| ()));
         }
@@ -157,7 +163,7 @@ impl Level {
     }
 }
 
-fn exercise(problem: &Problem, alphabet: &Alphabet) -> Result<Exercise> {
+fn exercise(problem: &Problem, kind: TaskKind, alphabet: &Alphabet) -> Result<Exercise> {
     let Ask::Text(question) = &problem.ask else {
         return Err(Error::new(format!(
             "`{}` asks messages; this model is asked plain text",
@@ -165,5 +171,6 @@ fn exercise(problem: &Problem, alphabet: &Alphabet) -> Result<Exercise> {
         )));
     };
     let gold = problem.gold.first().cloned().unwrap_or_default();
-    Ok(Exercise { question: question.clone(), prompt: alphabet.encode(question)?, gold })
+    let (prompt, environment) = (alphabet.encode(question)?, kind.environment());
+    Ok(Exercise { question: question.clone(), prompt, gold, environment })
 }

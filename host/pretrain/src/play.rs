@@ -1,5 +1,4 @@
-//! Episodes: a guess is demonstrated by a player who halves what is left, or does so carelessly, and measured by
-//! playing it.
+//! Episodes: a game is demonstrated by a good player, who is careless now and then, and measured by playing it.
 
 use allot_allocation::seed::{self, Stream};
 use allot_base::{Error, Result};
@@ -7,8 +6,7 @@ use allot_engine::core::{Answered, Core};
 use allot_engine::episode::Reply;
 use allot_engine::talk::{Event, Next, NextTurn, Talk};
 use allot_engine::{Interrupt, Sampling, Stops};
-use allot_tasks::environment::guess::{Guess, Move};
-use allot_tasks::environment::{Game as _, Step};
+use allot_tasks::environment::{Game, Most, Step};
 
 use super::{Alphabet, Example, Exercise, told};
 
@@ -16,24 +14,22 @@ use super::{Alphabet, Example, Exercise, told};
 pub const ROWS: usize = 256;
 
 /// Opens an exercise's game.
-pub fn open(exercise: &Exercise, start: u64) -> Result<Guess> {
-    Guess::open(&exercise.gold, start).map_err(|why| {
-        let what = format!("`mistake = \"anywhere\"` is for guesses; of `{}`: {why}", exercise.question);
-        Error::new(what)
-    })
+pub fn open(exercise: &Exercise, start: u64) -> Result<Box<dyn Game>> {
+    let game = exercise.environment.ok_or_else(|| "it is not played".to_owned());
+    game.and_then(|game| game.open(&exercise.gold, start))
+        .map_err(|why| Error::new(format!("of `{}`: {why}", exercise.question)))
 }
 
 /// Returns the most tokens of an exercise's episode after its question, and of one of its turns.
 pub fn longest(exercise: &Exercise) -> (usize, usize) {
     let Ok(game) = open(exercise, 0) else { return (0, 0) };
-    let left = game.left();
+    let Most { replies, reply, turn } = game.most();
     // The end, and some room for what is no move.
-    let turn = Move::Compare(left.high).said(left.style).len() + 3;
-    let (calls, reply) = (left.calls as usize, left.longest_reply().len());
-    ((calls + 1) * turn + calls * reply, turn)
+    let (replies, turn) = (replies as usize, turn + 3);
+    ((replies + 1) * turn + replies * reply.len(), turn)
 }
 
-/// Returns an episode in which each call is anywhere, instead of in the middle, with the slip's probability.
+/// Returns an episode in which each turn is a careless player's with the slip's probability.
 pub fn demonstration(
     exercise: &Exercise,
     slip: f64,
@@ -44,14 +40,7 @@ pub fn demonstration(
     let mut example =
         Example { tokens: exercise.prompt.clone(), prompt: exercise.prompt.len(), observed: Vec::new() };
     loop {
-        let left = game.left();
-        let played = match left.best() {
-            Move::Compare(_) if stream.unit() < slip => {
-                Move::Compare(left.low + stream.below((left.high - left.low) as usize) as u32)
-            }
-            best => best,
-        };
-        let said = played.said(left.style);
+        let said = game.careless(slip, stream).unwrap_or_else(|| game.best());
         example.tokens.extend(alphabet.encode(&said)?);
         example.tokens.push(Alphabet::END);
         let Step::Says(reply) = game.turn(&said) else { return Ok(example) };

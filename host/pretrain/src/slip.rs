@@ -16,8 +16,10 @@ pub enum Mistake {
     /// The right answer with a `+` in front, with the slip's probability. A grader that compares texts
     /// rejects it, so the model must first learn the form. For any problem, with an alphabet that has `+`.
     Form,
-    /// A call of a guess takes any number that is left instead of the middle one, with the slip's probability.
-    Anywhere,
+    /// A turn of a game is a careless player's, with the slip's probability: a guess calls any number that is left
+    /// instead of the middle one; a calculator is left alone, and the rest added in the head, where half of the
+    /// carries are forgotten.
+    Careless,
 }
 
 impl Mistake {
@@ -28,8 +30,8 @@ impl Mistake {
             Self::Digit if stream.unit() < slip => another_digit(gold, stream),
             Self::Form if stream.unit() < slip => Some(format!("+{gold}")),
             Self::Digit | Self::Form => Some(gold.to_owned()),
-            // A guess has no answer before it is played.
-            Self::Anywhere => None,
+            // A game has no answer before it is played.
+            Self::Careless => None,
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct EnvironmentSettings {
 pub enum AnyEnvironment {
     /// The embedded game of a hidden number.
     Guess,
+    /// The embedded game of numbers to add.
+    Calculator,
     /// A Python class of TRL's form.
     Class,
     /// Task sets of verifiers, by its environment server.
@@ -136,6 +138,7 @@ impl AnyEnvironment {
     pub fn name(self) -> &'static str {
         match self {
             Self::Guess => Embedded::Guess.name(),
+            Self::Calculator => Embedded::Calculator.name(),
             Self::Class => "class",
             Self::Verifiers => "verifiers",
         }
@@ -145,6 +148,7 @@ impl AnyEnvironment {
     pub fn embedded(self) -> Option<Embedded> {
         match self {
             Self::Guess => Some(Embedded::Guess),
+            Self::Calculator => Some(Embedded::Calculator),
             Self::Class | Self::Verifiers => None,
         }
     }
@@ -228,7 +232,7 @@ impl EnvironmentSettings {
                     hint,
                 );
             }
-            (Some(_), AnyEnvironment::Guess | AnyEnvironment::Verifiers) => {
+            (Some(_), AnyEnvironment::Guess | AnyEnvironment::Calculator | AnyEnvironment::Verifiers) => {
                 let what = format!("has a section [environment.class], but its environment is `{own}`");
                 return refused(what, r#"set `use = "class"`, or leave it out"#);
             }

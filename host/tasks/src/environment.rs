@@ -10,8 +10,10 @@
 //! # Ok::<(), String>(())
 //! ```
 
+pub mod calculator;
 pub mod guess;
 
+use allot_allocation::seed::Stream;
 use serde::{Deserialize, Serialize};
 
 /// An environment that is part of this program.
@@ -20,12 +22,23 @@ use serde::{Deserialize, Serialize};
 pub enum Embedded {
     /// A hidden number to find with a tool that compares: [`guess`].
     Guess,
+    /// Numbers to add with a tool that adds two: [`calculator`].
+    Calculator,
 }
 
 /// One episode.
 pub trait Game: Send {
     /// Takes what the model said in its turn.
     fn turn(&mut self, said: &str) -> Step;
+
+    /// Returns the most that is said from here.
+    fn most(&self) -> Most;
+
+    /// Returns the turn of a good player.
+    fn best(&self) -> String;
+
+    /// Returns the turn of a careless player, where there is one and it slips, with this probability.
+    fn careless(&self, slip: f64, stream: &mut Stream) -> Option<String>;
 }
 
 /// What follows a turn.
@@ -42,31 +55,29 @@ pub enum Step {
     },
 }
 
-/// The most that an episode's environment says.
+/// The most that is said in an episode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Most {
     /// Number of replies after which the next turn ends the game.
     pub replies: u32,
     /// The longest reply.
     pub reply: String,
+    /// Length of the longest turn of a good player, in bytes.
+    pub turn: usize,
 }
 
 impl Embedded {
     /// Returns the most that is said in the game that a problem's gold answer describes. The error says what is wrong
     /// with the description.
     pub fn most(self, gold: &str) -> Result<Most, String> {
-        match self {
-            Self::Guess => {
-                let left = guess::Guess::open(gold, 0)?.left();
-                Ok(Most { replies: left.calls, reply: left.longest_reply() })
-            }
-        }
+        Ok(self.open(gold, 0)?.most())
     }
 
     /// Returns the environment's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Guess => "guess",
+            Self::Calculator => "calculator",
         }
     }
 
@@ -75,6 +86,7 @@ impl Embedded {
     pub fn open(self, gold: &str, start: u64) -> Result<Box<dyn Game>, String> {
         match self {
             Self::Guess => Ok(Box::new(guess::Guess::open(gold, start)?)),
+            Self::Calculator => Ok(Box::new(calculator::Calculator::open(gold)?)),
         }
     }
 }

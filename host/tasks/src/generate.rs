@@ -4,6 +4,7 @@
 //! has no problem twice. If it has fewer problems than requested, all of them are taken. Nothing here
 //! depends on graders; gold answers are written so that one can use them.
 
+mod calculator;
 mod chain;
 mod countdown;
 mod guess;
@@ -22,6 +23,7 @@ use thiserror::Error;
 use crate::Problem;
 pub use crate::dataset::Split;
 use crate::dataset::{Question, Wording};
+use crate::environment::Embedded;
 use crate::question::Key;
 pub use crate::style::Style;
 pub use chain::{Chain, Operator};
@@ -92,6 +94,9 @@ pub enum TaskKind {
     /// A hidden number to find in several turns, with a tool that compares:
     /// [`guess`](crate::environment::guess). Gold: `{"low":17,"high":80,"calls":6,"style":"terse"}`.
     Guess,
+    /// Numbers to add in several turns, with a tool that adds two:
+    /// [`calculator`](crate::environment::calculator). Gold: `{"numbers":[47,85],"calls":1,"style":"terse"}`.
+    Calculator,
 }
 
 impl fmt::Display for TaskKind {
@@ -103,14 +108,24 @@ impl fmt::Display for TaskKind {
             Self::Countdown => "countdown",
             Self::Sorting => "sorting",
             Self::Guess => "guess",
+            Self::Calculator => "calculator",
         })
     }
 }
 
 impl TaskKind {
+    /// Returns the environment in which its problems are episodes, or `None` if each has one answer.
+    pub fn environment(self) -> Option<Embedded> {
+        match self {
+            Self::Guess => Some(Embedded::Guess),
+            Self::Calculator => Some(Embedded::Calculator),
+            Self::Sums | Self::Products | Self::Chains | Self::Countdown | Self::Sorting => None,
+        }
+    }
+
     /// Returns whether its problems are episodes in an environment, and not one answer each.
     pub fn is_played(self) -> bool {
-        self == Self::Guess
+        self.environment().is_some()
     }
 }
 

@@ -15,7 +15,7 @@
 use allot_allocation::seed::Stream;
 use serde::{Deserialize, Serialize};
 
-use super::{Game, Step};
+use super::{Game, Most, Step};
 use crate::style::Style;
 
 /// A game, as in a problem's gold answer.
@@ -175,6 +175,23 @@ impl Game for Guess {
             if self.hidden <= n { self.left.high = n } else { self.left.low = n + 1 }
         }
         self.says(None)
+    }
+
+    fn most(&self) -> Most {
+        let Bounds { high, calls, style, .. } = self.left;
+        Most { replies: calls, reply: self.left.longest_reply(), turn: Move::Compare(high).said(style).len() }
+    }
+
+    fn best(&self) -> String {
+        self.left.best().said(self.left.style)
+    }
+
+    /// Calls any number that is left.
+    fn careless(&self, slip: f64, stream: &mut Stream) -> Option<String> {
+        let Bounds { low, high, style, .. } = self.left;
+        let Move::Compare(_) = self.left.best() else { return None };
+        let slips = stream.unit() < slip;
+        slips.then(|| Move::Compare(low + stream.below((high - low) as usize) as u32).said(style))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::chain::{Chain, Operator};
-use super::{Exercise, Style, TaskKind, countdown, guess, sorting};
+use super::{Exercise, Style, TaskKind, calculator, countdown, guess, sorting};
 
 /// A level of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Level {
     /// How many numbers the hidden one of a guess may be, by default 16, or as many as there are. All have at most
     /// `digits` digits.
     pub span: Option<Range>,
-    /// Calls of a guess's tool, by default 4.
+    /// Calls of the tool of a guess or a calculator, by default 4.
     pub calls: Option<Range>,
     /// Number of problems at this level, if it is not the task's count.
     pub count: Option<usize>,
@@ -75,6 +75,7 @@ impl Level {
             TaskKind::Countdown => (8, 4),
             TaskKind::Sorting => (1000, 18),
             TaskKind::Guess => (2, 6),
+            TaskKind::Calculator => (16, 6),
         };
         let ranges = [
             ("terms", terms, 2, most_terms),
@@ -104,10 +105,11 @@ impl Level {
         if self.target.is_some() && kind != TaskKind::Countdown {
             return Err(format!("`target` is for countdowns, not for {kind}"));
         }
-        let of_guess = [("span", self.span), ("calls", self.calls)];
-        if let Some((key, _)) = of_guess.iter().find(|(_, given)| given.is_some() && kind != TaskKind::Guess)
-        {
-            return Err(format!("`{key}` is for guesses, not for {kind}"));
+        if self.span.is_some() && kind != TaskKind::Guess {
+            return Err(format!("`span` is for guesses, not for {kind}"));
+        }
+        if self.calls.is_some() && !kind.is_played() {
+            return Err(format!("`calls` is for guesses and calculators, not for {kind}"));
         }
         // Limited by 128-bit numbers, with space for a sum of products.
         let multiplies = self.operators(kind).contains(&Operator::Times) && kind != TaskKind::Countdown;
@@ -132,7 +134,7 @@ impl Level {
     fn operators(&self, kind: TaskKind) -> &[Operator] {
         use Operator::{Minus, Over, Plus, Times};
         match (kind, &self.operators) {
-            (TaskKind::Sums | TaskKind::Sorting | TaskKind::Guess, _) => &[Plus],
+            (TaskKind::Sums | TaskKind::Sorting | TaskKind::Guess | TaskKind::Calculator, _) => &[Plus],
             (TaskKind::Products, _) => &[Times],
             (_, Some(given)) => given,
             (TaskKind::Chains, None) => &[Plus, Minus, Times],
@@ -158,6 +160,11 @@ impl Level {
                 numbers.chain(std::iter::repeat_n(operators, terms - 1)).collect()
             }
             TaskKind::Countdown => countdown::radices(terms, power(shape.digits) as usize - 1, operators),
+            TaskKind::Calculator => {
+                let numbers = (power(shape.digits) - least(shape.digits)) as usize;
+                let calls = (self.calls().1 - self.calls().0 + 1) as usize;
+                std::iter::once(calls).chain(std::iter::repeat_n(numbers, terms)).collect()
+            }
             TaskKind::Guess => guess::radices(self.span(), self.calls(), power(shape.digits) as u32),
             TaskKind::Sorting => {
                 // The direction, then the numbers.
@@ -193,6 +200,11 @@ impl Level {
                 let target = self.target.map_or((1, 100), Range::ends);
                 let range = i64::from(target.0)..=i64::from(target.1);
                 countdown::exercise(choices, shape.terms as usize, self.operators(kind), &range)
+            }
+            TaskKind::Calculator => {
+                let (calls, numbers) = choices.split_first()?;
+                let numbers = numbers.iter().map(|n| *n as u32 + least(shape.digits) as u32).collect();
+                calculator::exercise(numbers, self.calls().0 + *calls as u32, style)
             }
             TaskKind::Sorting => Some(sorting::exercise(choices, style)),
             TaskKind::Guess => {
