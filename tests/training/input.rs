@@ -140,7 +140,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
     exit code 2
     "#);
     insta::assert_snapshot!(wrong("kind = \"sums\"", "kind = \"sum\""), @r#"
-    error: `run.toml` line 38, `kind = "sum"`: unknown variant `sum`, expected one of `sums`, `products`, `chains`, `countdown`, `sorting`, `guess`
+    error: `run.toml` line 38, `kind = "sum"`: unknown variant `sum`, expected one of `sums`, `products`, `chains`, `countdown`, `sorting`, `guess`, `calculator`
 
     hint: did you mean `sums`?
     exit code 2

@@ -34,8 +34,8 @@ pub struct PrefixSamplingState {
     of_passed: f64,
     /// The part that is kept of a rollout that failed.
     of_failed: f64,
-    /// Prompts asked for in this step, each with the held rollouts it had then.
-    asked: Vec<(PromptId, u32)>,
+    /// The number of held rollouts that each prompt had when the step began.
+    held: Vec<(PromptId, u32)>,
 }
 
 impl Policy for PrefixSampling {
@@ -47,8 +47,9 @@ impl Policy for PrefixSampling {
     type Settings = PrefixSamplingSettings;
     type State = PrefixSamplingState;
 
-    fn begin(settings: &PrefixSamplingSettings, _: &Run) -> Result<PrefixSamplingState, Error> {
-        Ok(PrefixSamplingState { of_passed: settings.kept, of_failed: settings.kept, asked: Vec::new() })
+    fn begin(settings: &PrefixSamplingSettings, run: &Run) -> Result<PrefixSamplingState, Error> {
+        needs_two(None, run)?;
+        Ok(PrefixSamplingState { of_passed: settings.kept, of_failed: settings.kept, held: Vec::new() })
     }
 
     fn decide(
@@ -58,27 +59,26 @@ impl Policy for PrefixSampling {
         view: &View,
     ) -> Result<Plan, Error> {
         if view.round == 0 {
-            state.asked.clear();
+            state.held = view.groups.iter().map(|group| (group.prompt, group.len() as u32)).collect();
             let requests = if view.budget.open() { settings.requests(run, state, view) } else { Vec::new() };
             if !requests.is_empty() {
-                let held = |prompt| view.group(prompt).map_or(0, |group| group.len() as u32);
-                state.asked = requests.iter().map(|request| (request.prompt, held(request.prompt))).collect();
                 return Ok(Plan::sample(requests));
             }
         }
         let mut chance = Chance::new(view.seed);
         let (mut picks, mut hold, mut replayed) = (Vec::new(), Vec::new(), [Passed::default(); 2]);
-        for (prompt, held) in &state.asked {
-            let Some(group) = view.group(*prompt).filter(|group| group.len() > *held as usize) else {
+        for group in &view.groups {
+            let held = state.held.iter().find(|(prompt, _)| *prompt == group.prompt).map_or(0, |(_, n)| *n);
+            let fresh: Vec<u32> = (held..group.len() as u32).collect();
+            if fresh.is_empty() {
                 continue;
-            };
-            let fresh: Vec<u32> = (*held..group.len() as u32).collect();
-            if group.origins[*held as usize].is_some() {
+            }
+            if held > 0 && group.origins[held as usize].is_some() {
                 replayed[usize::from(group.correct[0])].add(pass_rate(group, &fresh));
             } else if let Some(rare) = settings.rare(group, &fresh, &mut chance) {
-                hold.push((*prompt, vec![rare]));
+                hold.push((group.prompt, vec![rare]));
             }
-            picks.push(Pick::some(*prompt, fresh));
+            picks.push(Pick::some(group.prompt, fresh));
         }
         // After more turns of a rollout that passed, more pass; after more of one that failed, fewer.
         let [after_failed, after_passed] = replayed;
@@ -167,8 +167,8 @@ mod tests {
     use super::*;
     use allot_policy::{begin, decide, made, run_with};
 
-    fn state(asked: &[(PromptId, u32)]) -> PrefixSamplingState {
-        PrefixSamplingState { of_passed: 0.5, of_failed: 0.5, asked: asked.to_vec() }
+    fn state(held: &[(PromptId, u32)]) -> PrefixSamplingState {
+        PrefixSamplingState { of_passed: 0.5, of_failed: 0.5, held: held.to_vec() }
     }
 
     /// The state, the picks and the holds of a plan that trains.
@@ -197,8 +197,7 @@ mod tests {
             made::episodes(4, &[0; 4], &[3; 4]),
             made::episodes(5, &[0, 0, 1, 0], &[1; 4]),
         ];
-        let asked: Vec<(PromptId, u32)> = (1..6).map(|prompt| (prompt, 0)).collect();
-        let (_, batch) = trained(&state(&asked), groups);
+        let (_, batch) = trained(&state(&[]), groups);
         let held: Vec<(PromptId, Vec<u32>)> =
             batch.hold.into_iter().map(|hold| (hold.prompt, hold.rollouts.unwrap())).collect();
         assert_eq!(held, [(1, vec![2]), (2, vec![1])]);
@@ -222,16 +221,15 @@ mod tests {
             "half, and all but the last"
         );
         assert!(requests[2].starts.is_empty() && requests[2].count == run.rollouts);
-        let asked = PrefixSamplingState::load(&plan.state).unwrap().asked;
-        assert_eq!(asked, [(3, 1), (20, 1), (0, 0), (1, 0)]);
+        assert_eq!(PrefixSamplingState::load(&plan.state).unwrap().held, [(3, 1), (20, 1)]);
     }
 
     #[test]
     fn only_what_continued_is_trained_on_and_tells_how_much_to_keep() {
-        let asked = state(&[(3, 1), (4, 1)]);
+        let held = state(&[(3, 1), (4, 1)]);
         // Of those after a rollout that passed, one of four did: more is kept. After one that failed, all did: more, too.
         let groups = vec![replayed(3, 1, &[1, 0, 0, 0]), replayed(4, 0, &[1, 1, 1, 1])];
-        let (after, batch) = trained(&asked, groups);
+        let (after, batch) = trained(&held, groups);
         assert_eq!((after.of_passed, after.of_failed), (0.5625, 0.625));
         assert_eq!(batch.picks, [Pick::some(3, vec![1, 2, 3, 4]), Pick::some(4, vec![1, 2, 3, 4])]);
         assert!(batch.hold.is_empty(), "each is replayed once");
