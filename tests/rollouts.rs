@@ -5,6 +5,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "rollouts/episodes.rs"]
+mod episodes;
 #[path = "rollouts/server.rs"]
 mod server;
 

@@ -188,9 +188,11 @@ impl Engine for AnyEngine {
     }
 
     fn hold(&mut self, rollouts: HashMap<(PromptId, u32), Answer>) {
-        // Servers play no episodes.
-        if let Self::Native(native) = self {
-            native.hold(rollouts);
+        match self {
+            Self::Native(native) => native.hold(rollouts),
+            Self::Split(split) => split.hold(rollouts),
+            // A server that trains plays no episodes.
+            Self::Remote(_) => {}
         }
     }
 

@@ -156,5 +156,10 @@ pub fn seeds() -> HashMap<u64, u64> {
         let whole = seed::rollout(1, PromptId(prompt), version, position);
         assert_eq!(seeds.insert(whole >> 33, whole), None, "two rollouts have one seed");
     }
+    // Of later turns so many are told apart that a few have a seed on the wire in common.
+    let rollouts: Vec<u64> = seeds.values().copied().collect();
+    for turn in rollouts.iter().flat_map(|whole| (1..8).map(|turn| seed::turn(*whole, turn))) {
+        seeds.entry(turn >> 33).or_insert(turn);
+    }
     seeds
 }

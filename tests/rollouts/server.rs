@@ -94,6 +94,8 @@ pub struct Start {
     pub dev_mode: bool,
     /// Tells log-probabilities of this temperature, whatever it draws at.
     pub tells: Option<f32>,
+    /// The model that it serves until it is handed weights.
+    pub model: &'static str,
 }
 
 impl Default for Start {
@@ -107,6 +109,7 @@ impl Default for Start {
             scale_out: true,
             dev_mode: true,
             tells: None,
+            model: "tiny-sums",
         }
     }
 }
@@ -129,9 +132,9 @@ struct World {
 /// An answer: its status and its words.
 type Said = (u16, Value);
 
-fn core(folder: &Path) -> Result<Box<dyn Core + Send>, String> {
+fn core(folder: &Path, longest: usize) -> Result<Box<dyn Core + Send>, String> {
     let setup =
-        Setup { precision: Precision::F32, threads: 1, longest: 64, lora: None, reference: false, seed: 0 };
+        Setup { precision: Precision::F32, threads: 1, longest, lora: None, reference: false, seed: 0 };
     let checkpoint = Checkpoint::load(folder, &Device::Cpu).map_err(|e| e.to_string())?;
     Ok(Box::new(Cpu::new(&checkpoint, setup).map_err(|e| e.to_string())?))
 }
@@ -142,11 +145,11 @@ impl Server {
     }
 
     pub fn started(kind: Kind, start: Start) -> Self {
-        let base = allot_models::find("tiny-sums").unwrap();
+        let (base, longest) = (allot_models::find(start.model).unwrap(), start.context.max(64));
         let world = World {
             kind,
             start,
-            core: core(&base).unwrap(),
+            core: core(&base, longest).unwrap(),
             tokens: Tokens::read(&base).unwrap(),
             label: "default".to_owned(),
             path: base.display().to_string(),
@@ -245,7 +248,7 @@ fn error(status: u16, kind: &str, words: &str) -> Said {
 impl World {
     fn die(&mut self) {
         let base = self.base.clone();
-        self.core = core(&base).unwrap();
+        self.core = core(&base, self.start.context.max(64)).unwrap();
         "default".clone_into(&mut self.label);
         self.path = base.display().to_string();
         self.paused = false;
@@ -349,7 +352,7 @@ impl World {
         for file in ["config.json", "tokenizer.json"] {
             std::fs::metadata(Path::new(folder).join(file)).map_err(|e| format!("{folder}/{file}: {e}"))?;
         }
-        self.core = core(Path::new(folder))?;
+        self.core = core(Path::new(folder), self.start.context.max(64))?;
         folder.clone_into(&mut self.path);
         self.loads += 1;
         Ok(())

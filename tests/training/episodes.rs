@@ -135,12 +135,18 @@ fn what_is_no_run_of_episodes_is_refused() {
         refused("max_turns = 3", "max_turns = 3\nprocess = { threads = 2 }"),
         refused("max_turns = 3", "max_turns = 3\nmax_seconds = 0"),
         refused("max_turns = 3", "max_turns = 3\nprocess = { processes = 0 }"),
-        refused(
-            "[environment]",
-            "[rollout_server]\nurl = \"http://127.0.0.1:1\"\nuse = \"vllm\"\nweights = \"./w\"\n\n[environment]",
-        ),
     ];
     insta::assert_snapshot!(all.join("\n"));
+    let there = "[engine]\nuse = \"tinker\"\nurl = \"http://127.0.0.1:1\"\nserver = \"skyrl-jax\"\nbase_model = \"m\"\n\n[environment]";
+    // Without what a server that trains refuses first.
+    let edits = [
+        ("threads = ", "max_prompt_tokens = 2"),
+        ("[optimizer]", "[optimizer]\nmax_norm = 0.0"),
+        ("[environment]", there),
+    ];
+    let config = edits.iter().fold(config(), |config, (from, to)| config.replace(from, to));
+    let said = told(&with(&config), &["run.toml", "--out", "out"]);
+    assert!(said.contains("`run.toml` has a section [environment], but a server trains"), "{said}");
 }
 
 /// A chat template that writes nothing but what is said, and an end after the model's turns, leads to the tokens of plain

@@ -519,12 +519,9 @@ impl TrainConfig {
             let what = "has a section [environment], but no grader that takes its rewards".to_owned();
             return refused(what, "set `grader = \"episode\"` under [reward], or leave out [environment]");
         }
-        if self.rollout_server.is_some() || !self.engine.is_native() {
-            let what = "has a section [environment], but a server samples the rollouts".to_owned();
-            return refused(
-                what,
-                "leave out `[rollout_server]` and `[engine]`: episodes are sampled on this machine",
-            );
+        if !self.engine.is_native() {
+            let what = "has a section [environment], but a server trains".to_owned();
+            return refused(what, "leave out `[engine]`; `[rollout_server]` may sample the turns");
         }
         environment.check(name)?;
         let own = environment.environment.name();

@@ -9,7 +9,7 @@ use crate::Sampling;
 use crate::environments::{Environments, Replies, Said};
 use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Past, Reply, Stopped, Turn};
 use crate::request::Answered;
-use crate::talk::{Event, Next, NextTurn};
+use crate::talk::{Event, NextTurn};
 
 /// What an episode keeps of another: some turns, and the reply after them.
 #[derive(Clone, Debug, Default)]
@@ -116,7 +116,6 @@ impl Dialogue {
     ) -> Option<Followed> {
         self.awaited.take_if(|(awaited, _)| *awaited == index)?;
         self.replied += 1;
-        let number = self.opening.number;
         let read = match reply {
             Reply::Ends(end) => return Some(Followed::Ended(end)),
             Reply::Says(_) | Reply::TooLong if self.stopped.is_some() => {
@@ -154,7 +153,7 @@ impl Dialogue {
         let kept = self.kept.turns.iter().filter(|_| self.turns.is_empty());
         let read = [kept.flat_map(|(read, said)| read.iter().chain(said)).copied().collect(), read].concat();
         self.turns.push(Turn { read: read.clone(), tokens: 0 });
-        Some(Followed::Next(Next::Turn(number, NextTurn { read, seed, sampling })))
+        Some(Followed::Next(NextTurn { read, seed, sampling }))
     }
 
     /// Replies for an environment that did not in time: its episode has failed.
@@ -204,7 +203,7 @@ impl Dialogue {
 /// What follows a reply.
 pub(crate) enum Followed {
     /// Another turn.
-    Next(Next),
+    Next(NextTurn),
     /// Nothing: the episode has ended.
     Ended(Ended),
 }

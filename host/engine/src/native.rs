@@ -1,27 +1,27 @@
 //! The engine that runs a language model on this machine.
 
+mod episodes;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
 use allot_allocation::{
-    Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, Start, Stopped, TurnLength, seed,
+    Compute, Geometry, Grant, GrantLine, PromptId, SamplerSettings, Stopped, TurnLength, seed,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::core::{Answered, Core, Request};
-use crate::dialogue::{Dialogue, Followed, Kept};
-use crate::environments::Replies;
-use crate::episode::{EpisodeLimits, Opening};
 use crate::flops::Lengths;
 use crate::learner::{Learner, Lesson, Work};
 use crate::model::ModelError;
-use crate::talk::{Event, Next, Talk};
 use crate::update::{UpdateConfig, learning_flops};
 use crate::{
     Capabilities, Cost, Engine, EngineError, Environments, Episode, Example, Interrupt, OptimizerConfig,
     Purpose, Report, Sample, Sampled, Sampling, SamplingMask, Stops, Whole,
 };
+
+pub use episodes::{Episodes, Following};
 
 /// An answer as token ids, or an episode's turns. The engine does not handle text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -253,95 +253,6 @@ impl Native {
         }
     }
 
-    /// Returns the episodes of a grant, in its order, each with the seed of its draws.
-    fn openings(&self, grant: &Grant, purpose: Purpose) -> Vec<(Place, Opening, u64, Kept)> {
-        let run = self.config.seed;
-        let mut all = Vec::new();
-        for line in grant.lines() {
-            // Held-out prompts start alike in each evaluation.
-            let since =
-                if purpose == Purpose::Training { self.version.saturating_sub(line.begun) } else { 0 };
-            let start = seed::start(run, line.prompt, since);
-            for (position, continued) in line.rollouts() {
-                let opening = Opening { number: all.len(), prompt: line.prompt, start };
-                let seed = seed::rollout(run, line.prompt, self.version, position);
-                let kept = continued.map(|start| self.kept(line.prompt, start)).unwrap_or_default();
-                all.push(((line.prompt, position, line.sampling), opening, seed, kept));
-            }
-        }
-        all
-    }
-
-    /// Returns what a rollout keeps of the episode that it continues.
-    fn kept(&self, prompt: PromptId, start: Start) -> Kept {
-        let answer = self.held.get(&(prompt, start.rollout)).expect("a grant continues what is held");
-        let episode = answer.episode.as_ref().expect("only episodes are continued");
-        let last = episode.kept.len() + start.turn as usize;
-        Kept::of(episode.all_turns(&answer.tokens), last).expect("a turn follows the one that is kept")
-    }
-
-    /// Samples the episodes of a grant, with their environments.
-    fn play(
-        &mut self,
-        environments: &mut dyn Environments,
-        (grant, purpose): (&Grant, Purpose),
-        whole: Whole<'_, Answer>,
-        interrupt: &Interrupt,
-    ) -> Result<Sampled<Answer>, EngineError> {
-        let (sampling, limits) = (self.config.sampling(purpose), environments.limits());
-        let channel = Talk::channel();
-        let (mut places, mut prompts, mut dialogues) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, opening, seed, kept) in self.openings(grant, purpose) {
-            let turns = place.2.map_or(limits.turns, |own| own.max_turns.min(limits.turns));
-            let (own, limits) = (sampling.with(place.2), EpisodeLimits { turns, ..limits });
-            dialogues.push(Some(Dialogue::new((opening, seed, kept), own, limits)));
-            places.push(place);
-            prompts.push(self.prompt(opening.prompt));
-            environments.begin(opening, &Replies::of(&channel.0, opening.number, 0));
-        }
-        let mut samples: Vec<Option<Sample<Answer>>> = vec![None; places.len()];
-        let tell = channel.0.clone();
-        let take = &mut |event| {
-            let number = match &event {
-                Event::Turn(number, _) | Event::Reply(number, ..) => *number,
-                Event::Lost => return None,
-                Event::Tick => {
-                    dialogues.iter().flatten().for_each(|dialogue| dialogue.overdue(&tell));
-                    return None;
-                }
-            };
-            // A reply may come after the end.
-            let dialogue = dialogues.get_mut(number)?;
-            let followed = match event {
-                Event::Turn(_, turn) => {
-                    dialogue.as_mut()?.turn(turn, environments, &tell);
-                    return None;
-                }
-                Event::Reply(_, index, reply) => {
-                    dialogue.as_mut()?.reply((index, reply), environments, &tell)?
-                }
-                Event::Tick | Event::Lost => return None,
-            };
-            match followed {
-                Followed::Next(next) => Some(next),
-                Followed::Ended(end) => {
-                    let (answered, episode) = dialogue.take()?.finish(end);
-                    let sample = self.told(places[number], answered, Some(Box::new(episode)));
-                    whole(number, samples[number].insert(sample));
-                    Some(Next::End(number))
-                }
-            }
-        };
-        let talk = &mut Talk::new(channel, take);
-        let room = (sampling.max_tokens + limits.read) as usize;
-        self.core.converse(&prompts, &self.config.stops, self.config.rows, room, talk, interrupt)?;
-        environments.abandon();
-        match environments.failure() {
-            Some(what) => Err(EngineError::Environment(what)),
-            None => Ok(samples),
-        }
-    }
-
     /// Returns an update on these examples, from the current weights.
     fn work(&self, batch: &[Example<'_, Answer>], geometry: Option<Geometry>) -> Work {
         let one = |example: &Example<'_, Answer>| {
@@ -393,11 +304,10 @@ impl Engine for Native {
         whole: Whole<'_, Answer>,
         interrupt: &Interrupt,
     ) -> Result<Sampled<Answer>, EngineError> {
-        if let Some(mut environments) = self.environments.take() {
+        if let Some(mut environments) = self.take_environments() {
             let samples = self.play(environments.as_mut(), (&grant, purpose), whole, interrupt);
-            self.held.clear();
-            self.environments = Some(environments);
-            return samples;
+            let ended = self.put_environments(environments);
+            return samples.and_then(|samples| ended.map(|()| samples));
         }
         let sampling = self.config.sampling(purpose);
         let mut places = Vec::new();

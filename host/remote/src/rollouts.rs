@@ -5,6 +5,8 @@
 //! loads them, under a label that identifies their content. Each reply names the weights that it was
 //! sampled with, and is used only if that is the label. Further guarantees:
 //!
+//! - **Each turn of an episode** is a request of its own. Its environment is on this machine, and what it says is counted
+//!   as read once.
 //! - **Each rollout has its own seed** and may be requested again. Answers that arrived are kept; the
 //!   ledger is charged once, when the grant is complete.
 //! - **Several servers** share the work: each gets the next rollout as soon as it is free. The others take
@@ -16,6 +18,7 @@
 //!
 //! Every reply is checked: its tokens, ends, log-probabilities and labels.
 
+mod episodes;
 mod fleet;
 mod handover;
 mod preflight;

@@ -33,7 +33,12 @@ pub(crate) fn wanted(grant: &Grant, most: u32) -> Vec<WantedRollouts> {
 
 /// Returns the seed of a rollout, in the bits that every server accepts.
 pub fn wire_seed(run: u64, prompt: PromptId, version: u32, position: u32) -> u32 {
-    (seed::rollout(run, prompt, version, position) >> 33) as u32
+    wire(seed::rollout(run, prompt, version, position))
+}
+
+/// Returns a seed in the bits that every server accepts.
+pub fn wire(seed: u64) -> u32 {
+    (seed >> 33) as u32
 }
 
 /// Returns a request's body, without stop texts, because a server accepts only tokens or only texts.

@@ -1,15 +1,18 @@
 //! The engine that trains on this machine and samples on a server.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, Stopped, TurnLength};
 use allot_engine::model::ModelError;
+use allot_engine::talk::Talk;
 use allot_engine::{
-    Answer, Capabilities, Cost, Engine, EngineError, Example, Interrupt, Native, Purpose, Report, Sample,
-    Sampled, Whole,
+    Answer, Capabilities, Cost, Engine, EngineError, Environments, Example, Interrupt, Native, Purpose,
+    Report, Sample, Sampled, Whole,
 };
 use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 
+use super::episodes::Table;
 use super::fleet::{Fleet, LabelledWeights};
 use super::handover::Handover;
 use super::request::SampleRequest;
@@ -54,6 +57,32 @@ impl Split {
     ) -> Result<(), ModelError> {
         self.fleet.forget();
         self.native.restore(folder, model, version, steps)
+    }
+
+    /// Plays the episodes of a grant, with the current weights.
+    async fn play(
+        &self,
+        environments: &mut dyn Environments,
+        ((grant, purpose), wanted): ((&Grant, Purpose), &[RolloutKey]),
+        label: &str,
+        came: &mut Sampled<Answer>,
+        (whole, interrupt): (Whole<'_, Answer>, &Interrupt),
+    ) -> Result<(), EngineError> {
+        let Self { native, fleet, handover, .. } = self;
+        let (tell, told) = Talk::channel();
+        let episodes = native.open(environments, (grant, purpose), &tell);
+        let table = Table::new(native, (episodes, environments), told, wanted.len());
+        let folder = handover.seen(label);
+        let weights = LabelledWeights { label, folder: &folder, version: native.version() };
+        let loaded = || handover.leave(Some(label));
+        let signals = native.config().signals.len();
+        let playing = |sampler, i: usize| table.play((sampler, label), i, wanted[i], signals);
+        let played = fleet.sample(weights, came, whole, interrupt, playing, loaded);
+        tokio::select! {
+            biased;
+            played = played => played,
+            () = table.attend(interrupt) => Ok(()),
+        }
     }
 
     /// Samples all wanted rollouts with the current weights. Servers that lack the weights get them first.
@@ -134,9 +163,31 @@ impl Engine for Split {
         };
         let wanted: Vec<RolloutKey> = grant.lines().iter().flat_map(of).collect();
         let mut came: Sampled<Answer> = vec![None; wanted.len()];
+        if let Some(mut environments) = self.native.take_environments() {
+            let played = async {
+                if wanted.is_empty() || interrupt.is_asked() {
+                    return Ok(());
+                }
+                let label = self.handover.put(self.native.core(), version)?;
+                let asked = ((&grant, purpose), wanted.as_slice());
+                self.play(environments.as_mut(), asked, &label, &mut came, (whole, interrupt)).await
+            };
+            let played = patient(played, interrupt).await;
+            self.native.put_environments(environments)?;
+            played.unwrap_or(Ok(()))?;
+            return Ok(came);
+        }
         let all = patient(self.all((&wanted, purpose), &mut came, whole, interrupt), interrupt).await;
         all.unwrap_or(Ok(()))?;
         Ok(came)
+    }
+
+    fn hold(&mut self, rollouts: HashMap<(PromptId, u32), Answer>) {
+        self.native.hold(rollouts);
+    }
+
+    fn turns(answer: &Answer) -> Option<(Vec<TurnLength>, Stopped)> {
+        Native::turns(answer)
     }
 
     fn sampled(&self, lines: &[GrantLine], samples: &[Sample<Answer>]) -> Compute {
