@@ -328,6 +328,23 @@ fn the_shipped_model_s_difficulty_is_spread() {
 }
 
 #[test]
+fn the_shipped_models_that_play_are_of_their_recipes_and_were_shown_whole_games() {
+    for name in ["guess", "calculator"] {
+        let recipe = Recipe::read(&root().join(format!("configs/pretrain-{name}.toml"))).unwrap();
+        let folder = root().join(format!("host/models/shipped/tiny-{name}"));
+        let core = folder::read(&folder, &alphabet(&recipe), &recipe.training, &Device::Cpu).unwrap();
+        assert_eq!(*core.shape(), recipe.shape(&alphabet(&recipe)), "{name}");
+        let (lessons, mut stream) = (lessons(&recipe), Stream::new(1));
+        let replies = [Care::Full, Care::Usual].map(|care| {
+            (0..200).map(|_| lessons.draw(care, &mut stream).unwrap().observed.len()).sum::<usize>()
+        });
+        assert!(replies.iter().all(|replies| *replies > 100), "{name}: {replies:?}");
+        // A careless player of the calculator leaves it alone, and one who guesses calls as often.
+        assert!(name == "guess" || replies[0] > replies[1], "{name}: {replies:?}");
+    }
+}
+
+#[test]
 fn what_a_recipe_can_t_be() {
     let check = |from: &str, to: &str, expected: &str| {
         let text = SMALL.replacen(from, to, 1);
@@ -350,6 +367,14 @@ fn what_a_recipe_can_t_be() {
     check("slips = [0.0, 0.5]", "slips = [0.0, nan]", "the lesson of sums has NaN among its `slips`");
     check("0123456789+-*=", "0123456789+-=", "'*' of `");
     check("\"digit\"", "\"carry\"", "`products/1`: in `");
+    check("\"digit\"", "\"careless\"", "`products/1`: in `");
+    let game = SMALL.replace("+-*=", "+-*:?!=").replace("\"products\"", "\"guess\"");
+    let recipe = Recipe::parse(&game, "small").unwrap();
+    let error = Lessons::new(&recipe, alphabet(&recipe)).map(|_| ()).unwrap_err().to_string();
+    assert!(
+        error.contains("`guess/1` is played in turns, but its lesson's mistake is not `careless`"),
+        "{error}"
+    );
     check("style = \"terse\"", "style = \"words\"", "is not in the alphabet");
     check("held_out = 0.3", "held_out = 1.0", "`held_out` is 1");
     check("context = 16", "context = 6", "`model.context` is 6");

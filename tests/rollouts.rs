@@ -19,7 +19,7 @@ use std::time::Duration;
 use allot_record::StepEnd;
 use serde_json::{Value, json};
 
-use loopback::runs::{error, lines, record, stopped_again_and_again, trained};
+use loopback::runs::{error, lines, record, stopped, stopped_again_and_again, trained};
 use loopback::trick;
 use scratch::Scratch;
 use server::{KEY, Kind, Server, Start, Trick, What};
@@ -72,6 +72,14 @@ const ALSO: (&str, &str) = (
 /// What is changed of the config.
 type Edits = &'static [(&'static str, &'static str)];
 
+/// A config with these changes.
+fn edited(config: &str, edits: &[(&str, &str)]) -> String {
+    edits.iter().fold(config.to_owned(), |config, (from, to)| {
+        assert!(config.contains(from), "{from}");
+        config.replace(from, to)
+    })
+}
+
 #[test]
 fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
     let cases: [(Kind, Edits); 9] = [
@@ -96,14 +104,8 @@ fn a_run_with_its_rollouts_on_a_server_is_the_run_on_this_machine() {
     ];
     for (kind, edits) in cases {
         let (scratch, server) = (Scratch::new(), Server::start(kind));
-        let edited = |config: String| {
-            edits.iter().fold(config, |config, (from, to)| {
-                assert!(config.contains(from), "{from}");
-                config.replace(from, to)
-            })
-        };
-        trained(&scratch, &edited(CONFIG.to_owned()), "here");
-        trained(&scratch, &edited(there(&server)), "there");
+        trained(&scratch, &edited(CONFIG, edits), "here");
+        trained(&scratch, &edited(&there(&server), edits), "there");
         let (here, there) = (lines(&scratch.path().join("here")), lines(&scratch.path().join("there")));
         assert_eq!(here.0, there.0, "{kind:?} {edits:?}: plans");
         assert_eq!(here.1, there.1, "{kind:?} {edits:?}: rollouts");

@@ -42,6 +42,16 @@ pub fn lines(run: &Path) -> (Vec<Plan>, Vec<Rollouts>, Vec<StepEnd>) {
     (plans, rollouts, steps)
 }
 
+/// A run that is asked to stop once it has asked to sample so often.
+pub fn stopped(scratch: &Scratch, run: &str, until: usize, asked: impl Fn() -> usize) {
+    let mut child = scratch.started(&["train", "run.toml", "--out", run]);
+    while asked() < until && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
 /// Runs of this config that are asked to stop on their way, and go on: their records are that of a run that was not, and
 /// no rollout was asked for twice. `slow` has the server count from 0 and take its time; `asked` is how often it was
 /// asked to sample since.
@@ -53,13 +63,8 @@ pub fn stopped_again_and_again(scratch: &Scratch, config: &str, slow: impl Fn(),
     for i in 0..4 {
         let run = format!("run-{i}");
         slow();
-        let mut child = scratch.started(&["train", "run.toml", "--out", &run]);
         let until = wanted / 4 + i * wanted / 7;
-        while asked() < until && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(1));
+        stopped(scratch, &run, until, &asked);
         let checkpoints = std::fs::read_dir(scratch.path().join(&run).join("checkpoints")).unwrap();
         let newest = checkpoints.map(|entry| entry.unwrap().path()).max().unwrap();
         let state: serde_json::Value =

@@ -13,10 +13,7 @@ fn games(config: &str, policy: &str) -> String {
         ("kind = \"sums\"", "kind = \"guess\""),
         ("{ digits = 1 }, { digits = 2 }", "{ digits = 2, span = [8, 40], calls = [3, 5] }"),
     ];
-    edits.iter().fold(config.to_owned(), |config, (from, to)| {
-        assert!(config.contains(from), "{from}");
-        config.replace(from, to)
-    })
+    edited(config, &edits)
 }
 
 fn server(kind: Kind) -> Server {
@@ -89,13 +86,8 @@ fn a_run_of_episodes_on_a_server_that_is_stopped_comes_to_the_same_end() {
     for i in 0..4 {
         let run = format!("run-{i}");
         slow();
-        let mut child = scratch.started(&["train", "run.toml", "--out", &run]);
         let until = wanted / 5 + i * wanted / 6;
-        while server.asked(verb) < until && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(1));
+        stopped(&scratch, &run, until, || server.asked(verb));
         let said = scratch.allot(&["train", "--resume", &run]);
         assert!(said.ends_with("exit code 0"), "{said}");
         assert_eq!(record(&scratch, &run), honest, "stopped after {until} requests");

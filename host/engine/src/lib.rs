@@ -53,7 +53,6 @@ pub use loss::{LossConfig, LossKind};
 pub use mask::SamplingMask;
 pub use native::{Answer, Episodes, Following, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};
-pub use request::Answered;
 pub use sampler::Sampling;
 pub use stops::{End, StopTexts, Stops, TokenBytes};
 pub use update::{MASKED, Old, UpdateConfig, learning_flops};

@@ -153,7 +153,8 @@ impl Level {
         }
         // Checked before training starts rather than minutes later.
         if self.is_played() && self.mistake != Mistake::Careless {
-            let what = format!("`{}` is played in turns, and its lesson has another mistake", self.source);
+            let what =
+                format!("`{}` is played in turns, but its lesson's mistake is not `careless`", self.source);
             return Err(Error::new(what).hint("set `mistake = \"careless\"`"));
         }
         if self.is_played() {

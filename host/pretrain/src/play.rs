@@ -15,9 +15,9 @@ pub const ROWS: usize = 256;
 
 /// Opens an exercise's game.
 pub fn open(exercise: &Exercise, start: u64) -> Result<Box<dyn Game>> {
-    let game = exercise.environment.ok_or_else(|| "it is not played".to_owned());
+    let game = exercise.environment.ok_or_else(|| "it has one answer".to_owned());
     game.and_then(|game| game.open(&exercise.gold, start))
-        .map_err(|why| Error::new(format!("of `{}`: {why}", exercise.question)))
+        .map_err(|why| Error::new(format!("`{}` can't be played: {why}", exercise.question)))
 }
 
 /// Returns the most tokens of an exercise's episode after its question, and of one of its turns.

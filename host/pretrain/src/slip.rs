@@ -1,6 +1,7 @@
 //! Mistakes in demonstrations.
 
 use allot_allocation::seed::Stream;
+use allot_tasks::column_sum::column_sum;
 use serde::{Deserialize, Serialize};
 
 /// The kind of a mistake.
@@ -26,7 +27,7 @@ impl Mistake {
     /// Returns an answer to a question, right or not; `None` if this mistake can't be made in it.
     pub fn answer(self, question: &str, gold: &str, slip: f64, stream: &mut Stream) -> Option<String> {
         match self {
-            Self::Carry => forgetful(&terms(question)?, || stream.unit() < slip),
+            Self::Carry => column_sum(&terms(question)?, || stream.unit() < slip).map(|sum| sum.to_string()),
             Self::Digit if stream.unit() < slip => another_digit(gold, stream),
             Self::Form if stream.unit() < slip => Some(format!("+{gold}")),
             Self::Digit | Self::Form => Some(gold.to_owned()),
@@ -46,27 +47,6 @@ fn terms(question: &str) -> Option<Vec<i64>> {
         .zip(ends)
         .map(|(from, to)| sum[from..to].parse().ok())
         .collect()
-}
-
-/// Computes a sum column by column from the right, forgetting carries at random.
-fn forgetful(terms: &[i64], mut forgets: impl FnMut() -> bool) -> Option<String> {
-    let total = terms.iter().try_fold(0_i64, |sum, term| sum.checked_add(*term))?;
-    // A negative result is computed as the negated sum of negated terms.
-    let sign = if total < 0 { -1 } else { 1 };
-    let longest = terms.iter().map(|t| t.unsigned_abs().to_string().len() as u32).max()?;
-    let (mut value, mut carry) = (0, 0);
-    for column in 0..longest {
-        let place = 10_i64.checked_pow(column)?;
-        let sum: i64 = carry + terms.iter().map(|t| sign * (t / place % 10)).sum::<i64>();
-        value += sum.rem_euclid(10) * place;
-        carry = sum.div_euclid(10);
-        if column + 1 == longest {
-            value += carry.checked_mul(place.checked_mul(10)?)?;
-        } else if carry != 0 && forgets() {
-            carry = 0;
-        }
-    }
-    Some((sign * value).to_string())
 }
 
 /// Replaces one digit of a text by another. A leading digit does not become 0.

@@ -232,7 +232,7 @@ impl EnvironmentSettings {
                     hint,
                 );
             }
-            (Some(_), AnyEnvironment::Guess | AnyEnvironment::Calculator | AnyEnvironment::Verifiers) => {
+            (Some(_), other) if other != AnyEnvironment::Class => {
                 let what = format!("has a section [environment.class], but its environment is `{own}`");
                 return refused(what, r#"set `use = "class"`, or leave it out"#);
             }

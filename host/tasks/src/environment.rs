@@ -90,3 +90,14 @@ impl Embedded {
         }
     }
 }
+
+/// Returns the move that a text says, if it says one, or the same one several times. `read` takes a move from the
+/// beginning of some words, in lower case.
+fn only_move<M: PartialEq>(text: &str, read: impl Fn(&[&str]) -> Option<M>) -> Option<M> {
+    let lower = text.to_ascii_lowercase();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let mut moves = (0..words.len()).filter_map(|at| read(&words[at..]));
+    let first = moves.next()?;
+    moves.all(|other| other == first).then_some(first)
+}

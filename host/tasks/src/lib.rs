@@ -10,6 +10,7 @@
 //! # Ok::<(), allot_tasks::grader::Ungradable>(())
 //! ```
 
+pub mod column_sum;
 pub mod dataset;
 pub mod environment;
 pub mod generate;

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use allot_engine::talk::{Event, NextTurn};
-use allot_engine::{Answer, Answered, Environments, Episodes, Following, Interrupt, Native, Sample};
+use allot_engine::core::Answered;
+use allot_engine::talk::Event;
+use allot_engine::{Answer, Environments, Episodes, Following, Interrupt, Native, Sample};
 use tokio::sync::Notify;
 
-use super::request::SampleRequest;
 use super::sampler::{Missed, Sampler};
-use crate::sample::{RolloutKey, RolloutLimits, wire};
+use crate::sample::RolloutKey;
 
 /// The interval at which replies of environments are looked for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -48,11 +48,16 @@ impl<'a> Table<'a> {
     /// Hands replies of environments on, until an interrupt.
     pub(super) async fn attend(&self, interrupt: &Interrupt) {
         while !interrupt.is_asked() {
-            while let Ok(event) = self.told.try_recv() {
-                self.take(event);
-            }
+            self.hear();
             self.take(Event::Tick);
             tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Hands on the replies that are there.
+    fn hear(&self) {
+        while let Ok(event) = self.told.try_recv() {
+            self.take(event);
         }
     }
 
@@ -75,7 +80,6 @@ impl<'a> Table<'a> {
         (sampler, label): (&Sampler, &str),
         number: usize,
         place: RolloutKey,
-        signals: usize,
     ) -> Result<Sample<Answer>, Missed> {
         let seat = &self.seats[number];
         loop {
@@ -86,30 +90,19 @@ impl<'a> Table<'a> {
                 Some(Following::Turn(_, turn)) => {
                     // Back in its place before the server is asked: the request may fail, or be given up.
                     *seat.next.borrow_mut() = Some(Following::Turn(number, turn.clone()));
-                    let sample = self.turn((sampler, label), (seat, &turn), place, signals).await?;
+                    let whole = [self.native.prompt(place.prompt), &seat.history.borrow()].concat();
+                    let asked = (whole.as_slice(), turn.seed, turn.sampling);
+                    let sample = sampler.ask(self.native, asked, place, label).await?;
                     *seat.next.borrow_mut() = None;
                     let Sample { answer, truncated, .. } = sample;
                     seat.history.borrow_mut().extend(&answer.tokens);
                     let Answer { tokens, log_probs, .. } = answer;
                     let answered = Answered { tokens, log_probs, truncated, ..Answered::default() };
                     self.take(Event::Turn(number, answered));
+                    // An environment within this program has replied by now.
+                    self.hear();
                 }
             }
         }
-    }
-
-    async fn turn(
-        &self,
-        (sampler, label): (&Sampler, &str),
-        (seat, turn): (&Seat, &NextTurn),
-        place: RolloutKey,
-        signals: usize,
-    ) -> Result<Sample<Answer>, Missed> {
-        let whole = [self.native.prompt(place.prompt), &seat.history.borrow()].concat();
-        let stops = &self.native.config().stops;
-        let request = SampleRequest { prompt: &whole, seed: wire(turn.seed), sampling: turn.sampling, stops };
-        let longest = turn.sampling.max_tokens as usize;
-        let vocabulary = self.native.core().shape().vocabulary;
-        sampler.rollout(request, place, RolloutLimits { vocabulary, longest, signals }, label).await
     }
 }

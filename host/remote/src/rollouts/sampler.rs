@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use allot_engine::{Answer, End, Sample};
+use allot_engine::{Answer, End, Native, Sample, Sampling};
 use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::handover::OURS;
 use super::request::{RolloutReply, SampleRequest};
 use super::{sglang, vllm};
 use crate::client::{Client, Failure, told};
-use crate::sample::{RolloutKey, RolloutLimits};
+use crate::sample::{RolloutKey, RolloutLimits, wire};
 
 pub(crate) struct Sampler {
     pub(crate) client: Client,
@@ -63,8 +63,26 @@ impl Sampler {
         })
     }
 
+    /// Asks for a rollout, or a turn of one, after these tokens. The engine says how it may end and what its signals are.
+    pub(crate) async fn ask(
+        &self,
+        native: &Native,
+        (tokens, seed, sampling): (&[u32], u64, Sampling),
+        place: RolloutKey,
+        label: &str,
+    ) -> Result<Sample<Answer>, Missed> {
+        let config = native.config();
+        let request = SampleRequest { prompt: tokens, seed: wire(seed), sampling, stops: &config.stops };
+        let limits = RolloutLimits {
+            vocabulary: native.core().shape().vocabulary,
+            longest: sampling.max_tokens as usize,
+            signals: config.signals.len(),
+        };
+        self.rollout(request, place, limits, label).await
+    }
+
     /// Returns a rollout sampled with a label's weights. Repeats a request that the server aborts.
-    pub(crate) async fn rollout(
+    async fn rollout(
         &self,
         request: SampleRequest<'_>,
         place: RolloutKey,

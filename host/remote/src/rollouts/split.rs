@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, Stopped, TurnLength};
+use allot_allocation::{Compute, Geometry, Grant, GrantLine, PromptId, Stopped, TurnLength, seed};
 use allot_engine::model::ModelError;
 use allot_engine::talk::Talk;
 use allot_engine::{
@@ -15,11 +15,10 @@ use allot_settings::rollouts::{RolloutsConfig, ServerKind};
 use super::episodes::Table;
 use super::fleet::{Fleet, LabelledWeights};
 use super::handover::Handover;
-use super::request::SampleRequest;
 use super::sampler::{Missed, Sampler};
 use crate::engine::SIGNALS;
 use crate::patience::patient;
-use crate::sample::{RolloutKey, RolloutLimits, wire_seed};
+use crate::sample::RolloutKey;
 
 /// The engine that trains on this machine and samples on a server.
 pub struct Split {
@@ -59,39 +58,14 @@ impl Split {
         self.native.restore(folder, model, version, steps)
     }
 
-    /// Plays the episodes of a grant, with the current weights.
-    async fn play(
-        &self,
-        environments: &mut dyn Environments,
-        ((grant, purpose), wanted): ((&Grant, Purpose), &[RolloutKey]),
-        label: &str,
-        came: &mut Sampled<Answer>,
-        (whole, interrupt): (Whole<'_, Answer>, &Interrupt),
-    ) -> Result<(), EngineError> {
-        let Self { native, fleet, handover, .. } = self;
-        let (tell, told) = Talk::channel();
-        let episodes = native.open(environments, (grant, purpose), &tell);
-        let table = Table::new(native, (episodes, environments), told, wanted.len());
-        let folder = handover.seen(label);
-        let weights = LabelledWeights { label, folder: &folder, version: native.version() };
-        let loaded = || handover.leave(Some(label));
-        let signals = native.config().signals.len();
-        let playing = |sampler, i: usize| table.play((sampler, label), i, wanted[i], signals);
-        let played = fleet.sample(weights, came, whole, interrupt, playing, loaded);
-        tokio::select! {
-            biased;
-            played = played => played,
-            () = table.attend(interrupt) => Ok(()),
-        }
-    }
-
-    /// Samples all wanted rollouts with the current weights. Servers that lack the weights get them first.
+    /// Samples all wanted rollouts of a grant with the current weights, as episodes in these environments if there are
+    /// any. Servers that lack the weights get them first.
     async fn all(
         &mut self,
-        (wanted, purpose): (&[RolloutKey], Purpose),
+        (grant, purpose, wanted): (&Grant, Purpose, &[RolloutKey]),
+        environments: Option<&mut dyn Environments>,
         came: &mut Sampled<Answer>,
-        whole: Whole<'_, Answer>,
-        interrupt: &Interrupt,
+        (whole, interrupt): (Whole<'_, Answer>, &Interrupt),
     ) -> Result<(), EngineError> {
         if wanted.is_empty() || interrupt.is_asked() {
             return Ok(());
@@ -100,10 +74,22 @@ impl Split {
         let label = self.handover.put(self.native.core(), version)?;
         let folder = self.handover.seen(&label);
         let Self { native, fleet, handover, .. } = &*self;
-        let weights = LabelledWeights { label: &label, folder: &folder, version };
-        let loaded = || handover.leave(Some(&label));
-        let asking = |sampler, i: usize| ask(native, sampler, (wanted[i], purpose), &label);
-        fleet.sample(weights, came, whole, interrupt, asking, loaded).await
+        let label = label.as_str();
+        let weights = LabelledWeights { label, folder: &folder, version };
+        let loaded = || handover.leave(Some(label));
+        let Some(environments) = environments else {
+            let asking = |sampler, i: usize| ask(native, sampler, (wanted[i], purpose), label);
+            return fleet.sample(weights, came, whole, interrupt, asking, loaded).await;
+        };
+        let (tell, told) = Talk::channel();
+        let episodes = native.open(environments, (grant, purpose), &tell);
+        let table = Table::new(native, (episodes, environments), told, wanted.len());
+        let playing = |sampler, i: usize| table.play((sampler, label), i, wanted[i]);
+        tokio::select! {
+            biased;
+            played = fleet.sample(weights, came, whole, interrupt, playing, loaded) => played,
+            () = table.attend(interrupt) => Ok(()),
+        }
     }
 }
 
@@ -114,20 +100,9 @@ async fn ask(
     (place, purpose): (RolloutKey, Purpose),
     label: &str,
 ) -> Result<Sample<Answer>, Missed> {
-    let config = native.config();
-    let sampling = config.sampling(purpose).with(place.sampling);
-    let request = SampleRequest {
-        prompt: native.prompt(place.prompt),
-        seed: wire_seed(config.seed, place.prompt, place.version, place.position),
-        sampling,
-        stops: &config.stops,
-    };
-    let limits = RolloutLimits {
-        vocabulary: native.core().shape().vocabulary,
-        longest: sampling.max_tokens as usize,
-        signals: config.signals.len(),
-    };
-    sampler.rollout(request, place, limits, label).await
+    let seed = seed::rollout(native.config().seed, place.prompt, place.version, place.position);
+    let sampling = native.config().sampling(purpose).with(place.sampling);
+    sampler.ask(native, (native.prompt(place.prompt), seed, sampling), place, label).await
 }
 
 impl Engine for Split {
@@ -163,21 +138,13 @@ impl Engine for Split {
         };
         let wanted: Vec<RolloutKey> = grant.lines().iter().flat_map(of).collect();
         let mut came: Sampled<Answer> = vec![None; wanted.len()];
-        if let Some(mut environments) = self.native.take_environments() {
-            let played = async {
-                if wanted.is_empty() || interrupt.is_asked() {
-                    return Ok(());
-                }
-                let label = self.handover.put(self.native.core(), version)?;
-                let asked = ((&grant, purpose), wanted.as_slice());
-                self.play(environments.as_mut(), asked, &label, &mut came, (whole, interrupt)).await
-            };
-            let played = patient(played, interrupt).await;
+        let asked = (&grant, purpose, wanted.as_slice());
+        let mut environments = self.native.take_environments();
+        let playing = environments.as_deref_mut().map(|all| all as &mut dyn Environments);
+        let all = patient(self.all(asked, playing, &mut came, (whole, interrupt)), interrupt).await;
+        if let Some(environments) = environments {
             self.native.put_environments(environments)?;
-            played.unwrap_or(Ok(()))?;
-            return Ok(came);
         }
-        let all = patient(self.all((&wanted, purpose), &mut came, whole, interrupt), interrupt).await;
         all.unwrap_or(Ok(()))?;
         Ok(came)
     }

@@ -13,7 +13,8 @@
 use allot_allocation::seed::Stream;
 use serde::{Deserialize, Serialize};
 
-use super::{Game, Most, Step};
+use super::{Game, Most, Step, only_move};
+use crate::column_sum::column_sum;
 use crate::style::Style;
 
 /// A game, as in a problem's gold answer.
@@ -37,20 +38,20 @@ const DIGITS: usize = 9;
 /// A game under way.
 #[derive(Clone, Debug)]
 pub struct Calculator {
-    sum: u64,
+    sum: i64,
     calls: u32,
     style: Style,
     /// What a player who adds from left to right has yet to add, the sum so far first.
-    left: Vec<u64>,
+    left: Vec<i64>,
 }
 
 /// What the model can do in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
     /// Call the tool with these numbers.
-    Add(u64, u64),
+    Add(i64, i64),
     /// Answer with this number.
-    Answer(u64),
+    Answer(i64),
 }
 
 impl Addends {
@@ -98,19 +99,11 @@ impl Move {
                 _ => None,
             };
         }
-        let lower = text.to_ascii_lowercase();
-        let words: Vec<&str> =
-            lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
-        let mut moves = (0..words.len()).filter_map(|at| {
-            let after = |i: usize| words.get(at + i).and_then(|word| number(word));
-            match words[at] {
-                "add" => Some(Self::Add(after(1)?, after(2)?)),
-                "answer" => after(1).map(Self::Answer),
-                _ => None,
-            }
-        });
-        let first = moves.next()?;
-        moves.all(|other| other == first).then_some(first)
+        only_move(text, |words| match words {
+            ["add", a, b, ..] => Some(Self::Add(number(a)?, number(b)?)),
+            ["answer", n, ..] => number(n).map(Self::Answer),
+            _ => None,
+        })
     }
 }
 
@@ -122,18 +115,19 @@ impl Calculator {
         if numbers.len() < 2 {
             return Err(format!("it has {} numbers to add; expected at least 2", numbers.len()));
         }
-        let left: Vec<u64> = numbers.into_iter().map(u64::from).collect();
+        let left: Vec<i64> = numbers.into_iter().map(i64::from).collect();
         Ok(Self { sum: left.iter().sum(), calls, style, left })
     }
 
-    fn says(&self, sum: Option<u64>) -> Step {
+    /// Returns what the environment says after a call with this sum, or after what is no call.
+    fn reply(&self, sum: Option<i64>) -> String {
         let calls = self.calls;
-        Step::Says(match (self.style, sum) {
+        match (self.style, sum) {
             (Style::Terse, Some(sum)) => format!("{sum}*{calls}:"),
             (Style::Terse, None) => format!("-*{calls}:"),
             (Style::Words, Some(sum)) => format!("It is {sum}. Calls left: {calls}."),
             (Style::Words, None) => format!("{NO_CALL} Calls left: {calls}."),
-        })
+        }
     }
 
     /// Returns the move of a player who adds from left to right with the tool, and the rest in the head.
@@ -158,19 +152,18 @@ impl Game for Calculator {
         };
         let next = self.next();
         self.calls -= 1;
-        let Some(Move::Add(a, b)) = called else { return self.says(None) };
+        let Some(Move::Add(a, b)) = called else { return Step::Says(self.reply(None)) };
         if called == Some(next) {
             self.left.splice(..2, [a + b]);
         }
-        self.says(Some(a + b))
+        Step::Says(self.reply(Some(a + b)))
     }
 
     fn most(&self) -> Most {
-        let nines = 10_u64.pow(DIGITS as u32) - 1;
-        let longest = if self.style == Style::Terse { Some(2 * nines) } else { None };
-        let Step::Says(reply) = self.says(longest) else { unreachable!("it says something") };
+        let nines = 10_i64.pow(DIGITS as u32) - 1;
+        let longest = (self.style == Style::Terse).then_some(2 * nines);
         let turn = Move::Add(self.sum, self.sum).said(self.style).len();
-        Most { replies: self.calls, reply, turn }
+        Most { replies: self.calls, reply: self.reply(longest), turn }
     }
 
     fn best(&self) -> String {
@@ -183,23 +176,10 @@ impl Game for Calculator {
         if stream.unit() >= slip {
             return None;
         }
-        let added = self.left.iter().copied().reduce(|a, b| without_carries(a, b, || stream.unit() < 0.5))?;
+        let added = (self.left[1..].iter())
+            .try_fold(self.left[0], |a, b| column_sum(&[a, *b], || stream.unit() < 0.5))?;
         Some(Move::Answer(added).said(self.style))
     }
-}
-
-/// Adds two numbers column by column from the right, and forgets the carries that are to be forgotten. That of the
-/// leftmost column is written down.
-fn without_carries(a: u64, b: u64, mut forgets: impl FnMut() -> bool) -> u64 {
-    let (mut value, mut carry, mut place) = (0, 0, 1);
-    while a / place > 0 || b / place > 0 {
-        let column = a / place % 10 + b / place % 10 + carry;
-        let more = a / place > 9 || b / place > 9;
-        value += place * if more { column % 10 } else { column };
-        carry = u64::from(more && column > 9 && !forgets());
-        place *= 10;
-    }
-    value
 }
 
 #[cfg(test)]
@@ -262,8 +242,6 @@ mod tests {
         assert_eq!(said.into_iter().collect::<Vec<_>>(), ["!145", "!155"]);
         assert_eq!(game.careless(0.0, &mut stream), None);
         assert_eq!(open(&[47, 85], 0).careless(1.0, &mut stream), None, "nothing but the head is left");
-        assert_eq!(without_carries(95, 17, || true), 102);
-        assert_eq!(without_carries(95, 17, || false), 112);
     }
 
     #[test]

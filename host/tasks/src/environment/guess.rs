@@ -15,7 +15,7 @@
 use allot_allocation::seed::Stream;
 use serde::{Deserialize, Serialize};
 
-use super::{Game, Most, Step};
+use super::{Game, Most, Step, only_move};
 use crate::style::Style;
 
 /// A game, as in a problem's gold answer.
@@ -117,16 +117,11 @@ impl Move {
                 _ => None,
             };
         }
-        let lower = text.to_ascii_lowercase();
-        let words: Vec<&str> =
-            lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect();
-        let mut moves = words.windows(2).filter_map(|pair| match pair[0] {
-            "compare" => number(pair[1]).map(Self::Compare),
-            "answer" => number(pair[1]).map(Self::Answer),
+        only_move(text, |words| match words {
+            ["compare", n, ..] => number(n).map(Self::Compare),
+            ["answer", n, ..] => number(n).map(Self::Answer),
             _ => None,
-        });
-        let first = moves.next()?;
-        moves.all(|other| other == first).then_some(first)
+        })
     }
 }
 

@@ -153,17 +153,16 @@ impl Level {
     pub(super) fn radices(&self, kind: TaskKind, shape: Shape) -> Vec<usize> {
         let terms = shape.terms as usize;
         let operators = self.operators(kind).len();
+        // Each of exactly so many digits.
+        let numbers = std::iter::repeat_n((power(shape.digits) - least(shape.digits)) as usize, terms);
         match kind {
             TaskKind::Sums | TaskKind::Products | TaskKind::Chains => {
-                let numbers =
-                    std::iter::repeat_n((power(shape.digits) - least(shape.digits)) as usize, terms);
                 numbers.chain(std::iter::repeat_n(operators, terms - 1)).collect()
             }
             TaskKind::Countdown => countdown::radices(terms, power(shape.digits) as usize - 1, operators),
             TaskKind::Calculator => {
-                let numbers = (power(shape.digits) - least(shape.digits)) as usize;
-                let calls = (self.calls().1 - self.calls().0 + 1) as usize;
-                std::iter::once(calls).chain(std::iter::repeat_n(numbers, terms)).collect()
+                let (fewest, most) = self.calls();
+                std::iter::once((most - fewest + 1) as usize).chain(numbers).collect()
             }
             TaskKind::Guess => guess::radices(self.span(), self.calls(), power(shape.digits) as u32),
             TaskKind::Sorting => {
