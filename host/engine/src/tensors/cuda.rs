@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use candle_core::cuda_backend::cudarc::cublas::{self, CudaBlas};
 use candle_core::cuda_backend::cudarc::driver::sys::{
-    self, CUdevice_attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
+    self, CUdevice_attribute, CUfunction_attribute, CUgraphInstantiate_flags, CUstreamCaptureMode,
 };
 use candle_core::cuda_backend::cudarc::driver::{
     CudaFunction, CudaGraph, CudaStream, DevicePtr as _, DriverError, LaunchConfig, PushKernelArg as _,
@@ -55,8 +55,15 @@ impl Cuda {
         let (major, minor) = context.compute_capability().w()?;
         let ptx = compile(kind, major * 10 + minor)?;
         let module = format!("allot {kind:?}");
-        let kernel =
-            |name| Ok((name, cuda.get_or_load_custom_func(name, &module, &ptx)?.into_cuda_function()));
+        let kernel = |name: &'static str| {
+            let kernel = cuda.get_or_load_custom_func(name, &module, &ptx)?.into_cuda_function();
+            if name.starts_with("flash") {
+                // More than a launch may have without being asked for.
+                let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                kernel.set_attribute(most, kind.flash_shared() as i32).w()?;
+            }
+            Ok((name, kernel))
+        };
         let kernels = KERNELS.into_iter().map(kernel).collect::<Result<_>>()?;
         let sms = context.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).w()?;
 

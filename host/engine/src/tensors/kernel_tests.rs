@@ -32,6 +32,9 @@ const KINDS: [(bool, usize, usize, usize); 6] = [
     (false, 256, 10, 1),
 ];
 
+/// Shapes whose whole sequences go through `flash.cu`: 1, 2 and 3 query heads for a key and value head.
+const FLASH: [(bool, usize, usize, usize); 3] = [(true, 64, 4, 2), (true, 128, 3, 1), (true, 128, 2, 2)];
+
 /// Shapes with tiles in `attend`: 1, 3, 7, 8 and 16 query heads for a key and value head.
 const TILED: [(bool, usize, usize, usize); 8] = [
     (true, 64, 2, 2),

@@ -4,6 +4,7 @@
 //!
 //! Shapes: B sequences, T tokens, N heads, H query heads, K key and value heads, E head, R rows, W width.
 
+mod attention;
 mod block;
 mod learning;
 

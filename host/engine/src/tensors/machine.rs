@@ -11,7 +11,7 @@ use candle_core::{DType, Result, Tensor};
 use crate::model::Shape;
 
 /// The sources of all kernels, in the order in which they are concatenated.
-pub const SOURCES: [&str; 12] = [
+pub const SOURCES: [&str; 13] = [
     include_str!("kernels/number.cu"),
     include_str!("kernels/stream.cu"),
     include_str!("kernels/rope_qkv.cu"),
@@ -22,12 +22,13 @@ pub const SOURCES: [&str; 12] = [
     include_str!("kernels/back.cu"),
     include_str!("kernels/heads.cu"),
     include_str!("kernels/softmax.cu"),
+    include_str!("kernels/flash.cu"),
     include_str!("kernels/logprob_entropy.cu"),
     include_str!("kernels/adamw.cu"),
 ];
 
 /// Names of the kernels: for sampling, for both (`rms_norm` and `swiglu`), for scoring and learning.
-pub const KERNELS: [&str; 20] = [
+pub const KERNELS: [&str; 24] = [
     "embed",
     "rope_qkv",
     "attend",
@@ -44,6 +45,10 @@ pub const KERNELS: [&str; 20] = [
     "gather",
     "softmax",
     "softmax_back",
+    "flash",
+    "flash_slopes",
+    "flash_keys",
+    "flash_queries",
     "logprob_entropy",
     "dlogits",
     "adamw",
@@ -211,6 +216,18 @@ impl KernelConfig {
     pub fn share(&self) -> usize {
         let group = self.heads / self.kv_heads;
         (1..=MOST_SHARED.min(group)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
+    }
+
+    /// Whether `flash.cu` computes attention of whole sequences; else `softmax.cu` does.
+    pub fn flash(&self) -> bool {
+        super::memory::flash(self.bf16, self.head)
+    }
+
+    /// Bytes of shared memory of a block of `flash.cu`: at most 6 tiles of 64 rows. Forward there are 5; backward
+    /// 6, of which 4 are half as long for heads of 128.
+    pub fn flash_shared(&self) -> usize {
+        let rows = if self.head == 64 { 6 * 64 } else { 5 * 64 };
+        rows * self.head * self.size()
     }
 
     pub fn size(&self) -> usize {

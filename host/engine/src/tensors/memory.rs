@@ -19,8 +19,9 @@ pub fn memory(shape: &Shape, setup: &Setup, rows: usize, micro: usize, recompute
         + usize::from(setup.reference && (apart || setup.lora.is_none()));
     let (q, kv) = (shape.heads * shape.head, shape.kv_heads * shape.head);
     // Outputs of each operation, per token: residuals and norms; projections, before and after
-    // rotation; attention weights and outputs; the feed-forward part.
-    let block = 6 * shape.hidden + 3 * q + 4 * kv + shape.heads * longest + 3 * shape.intermediate;
+    // rotation; attention weights, or two float32 numbers for each head, and outputs; the feed-forward part.
+    let weights = shape.heads * if flash(precision == Precision::Bf16, shape.head) { 4 } else { longest };
+    let block = 6 * shape.hidden + 3 * q + 4 * kv + weights + 3 * shape.intermediate;
     let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
     let tokens = micro.max(longest);
     // While answers are sampled: keys and values of answers and prompts; a step's buffers, mostly
@@ -40,4 +41,9 @@ pub fn memory(shape: &Shape, setup: &Setup, rows: usize, micro: usize, recompute
         saving: 0,
         learner: 0,
     }
+}
+
+/// Whether kernels compute attention of whole sequences without keeping its weights (`flash.cu`).
+pub fn flash(bf16: bool, head: usize) -> bool {
+    bf16 && matches!(head, 64 | 128)
 }

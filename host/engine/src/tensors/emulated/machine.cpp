@@ -38,6 +38,9 @@ struct Triple {
 struct uint4 {
     unsigned x, y, z, w;
 };
+struct float2 {
+    float x, y;
+};
 struct float4 {
     float x, y, z, w;
 };
@@ -45,7 +48,7 @@ static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 static Triple threadIdx, blockIdx, blockDim, gridDim;
-alignas(16) static unsigned char shared_memory[1 << 16];
+alignas(16) static unsigned char shared_memory[1 << 18];
 
 template <class To, class From>
 static To same_bits(From from) {
@@ -173,6 +176,46 @@ static void mma(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2, unsigned
     }
 }
 
+// Four 8 x 8 matrices from shared memory, whose rows the lanes name: `ldmatrix` of PTX, and its `trans`. Boards
+// alternate, as in `exchange`.
+template <class Pick>
+static void spread_matrices(unsigned (&to)[4], const uint16_t* row, Pick pick) {
+    static const uint16_t* boards[2][MOST];
+    int warp = now / WARP_SIZE, lane = now % WARP_SIZE;
+    const uint16_t** board = boards[warp_turn[warp] & 1] + warp * WARP_SIZE;
+    board[lane] = row;
+    meet_warp();
+    for (int m = 0; m < 4; m++) to[m] = pick(board + m * 8, lane / 4, lane % 4 * 2);
+}
+static void matrices(unsigned (&to)[4], const uint16_t* row) {
+    spread_matrices(to, row, [](const uint16_t** rows, int r, int c) {
+        return rows[r][c] | (unsigned)rows[r][c + 1] << 16;
+    });
+}
+static void matrices_across(unsigned (&to)[4], const uint16_t* row) {
+    spread_matrices(to, row, [](const uint16_t** rows, int r, int c) {
+        return rows[c][r] | (unsigned)rows[c + 1][r] << 16;
+    });
+}
+// Copies come late here, when they are waited for, so that a kernel that reads too early is noticed.
+struct Copy {
+    void* to;
+    const void* from;
+    int group;
+};
+static std::vector<Copy> copies[MOST];
+static int groups[MOST];
+static void ask(void* shared, const void* from) { copies[now].push_back({shared, from, groups[now]}); }
+static void asked() { groups[now]++; }
+template <int LATER>
+static void arrived() {
+    auto& mine = copies[now];
+    auto late = [&](const Copy& copy) { return copy.group >= groups[now] - LATER; };
+    for (const Copy& copy : mine)
+        if (!late(copy)) memcpy(copy.to, copy.from, 16);
+    mine.erase(std::stable_partition(mine.begin(), mine.end(), late), mine.end());
+}
+
 // Runs one thread of each block, block after block.
 static void enter() {
     while (true) {
@@ -240,6 +283,7 @@ static std::map<std::string, void (*)(const uint64_t*)> kernels = {
     KERNEL(rms_norm),    KERNEL(swiglu),       KERNEL(norm_back), KERNEL(swiglu_back), KERNEL(columns),
     KERNEL(totals),      KERNEL(spread),       KERNEL(gather),  KERNEL(softmax),     KERNEL(softmax_back),
     KERNEL(logprob_entropy), KERNEL(dlogits),  KERNEL(adamw),   KERNEL(squares),     KERNEL(embed_back),
+    KERNEL(flash),       KERNEL(flash_slopes), KERNEL(flash_keys), KERNEL(flash_queries),
 };
 
 // --- Commands ---

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allot_allocation::seed::Stream;
 use candle_core::{DType, Device, Tensor, Var};
 
-use super::{KINDS, any, apart, dtype, floats, told};
+use super::{FLASH, KINDS, any, apart, dtype, floats, told};
 use crate::model::{Checkpoint, Decoder, Family, Rope, Shape, Variant};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::gradients::Gradients;
@@ -87,11 +87,13 @@ fn there_and_back(
 
 #[test]
 fn a_block_is_candle_s_with_every_gradient() {
-    for shape in KINDS {
+    for shape in KINDS.into_iter().chain(FLASH) {
         let Some((kind, kernels)) = kernels(shape) else { return };
         for (family, tokens) in [(Family::LLAMA, 8), (Family::QWEN2, 40), (Family::QWEN3, 264)] {
             // Long sequences only where they are fast.
             let tokens = if kind.heads * kind.head > 512 { tokens.min(40) } else { tokens };
+            // Three tiles, the last of which is cut.
+            let tokens = if kind.flash() { tokens.min(136) } else { tokens };
             let (ours, exact) = blocks(family, kind, shape.1 as u64);
             let stream = &mut Stream::new(tokens as u64);
             let [x, slope] = [2.0, 1.0].map(|scale| any(stream, &[2, tokens, 264], scale));

@@ -1,13 +1,16 @@
 //! The kernels of a step of sampling, one by one.
 
+use std::sync::Arc;
+
 use allot_allocation::seed::Stream;
 use candle_core::{DType, Device, Tensor};
 
-use super::{KINDS, TILED, any, apart, bytes, dtype, floats, numbers, words, written};
+use super::{FLASH, KINDS, TILED, any, apart, bytes, dtype, floats, numbers, words, written};
 use crate::Sampling;
 use crate::core::TokenStatistics;
 use crate::model::operations::{Scores, attend};
 use crate::tensors::emulated::Emulated;
+use crate::tensors::kernels::Kernels;
 use crate::tensors::machine::{Arg, DeviceBuffer, KernelConfig, Launch, Machine as _};
 
 /// Rounds a number to bfloat16.
@@ -39,6 +42,34 @@ fn attention_is_the_twin_s_in_any_shape() {
         hold(kind, [[(1, 2), (48, 16), (13, 33)], [(16, 1), (130, 41), (7, 9)]][i % 2]);
     }
     hold(TILED[1], [(300, 41), (128, 20), (64, 32)]);
+}
+
+/// Whole sequences round where a step of sampling does, so that a fresh rollout's importance ratio is 1.
+#[test]
+fn attention_of_whole_sequences_is_the_twin_s() {
+    for (bf16, head, heads, kv_heads) in FLASH {
+        let kind = KernelConfig { bf16, head, heads, kv_heads };
+        let Some(machine) = Emulated::new(kind, 1).unwrap() else { return };
+        let kernels = Kernels::new(Arc::new(machine), kind);
+        let (stream, tokens) = (&mut Stream::new(head as u64), 136);
+        let [q, k, v] = [(heads, 3.0), (kv_heads, 3.0), (kv_heads, 1.0)].map(|(heads, scale)| {
+            any(stream, &[2, heads, tokens, head], scale).to_dtype(DType::BF16).unwrap()
+        });
+        let (_, mixed) = kernels.attend(&q, &k, &v).unwrap();
+        let (mixed, [q, k, v]) = (floats(&mixed), [&q, &k, &v].map(floats));
+        let mut others = 0;
+        for (i, ours) in mixed.chunks_exact(head).enumerate() {
+            let (h, t, b) = (i % heads, i / heads % tokens, i / heads / tokens);
+            let from = (b * kv_heads + h / (heads / kv_heads)) * tokens * head;
+            let [keys, values] = [&k, &v].map(|x| &x[from..][..(t + 1) * head]);
+            let twin = rounding_twin(&q[((b * heads + h) * tokens + t) * head..][..head], keys, values);
+            assert!(apart(ours, &twin) < 0.02, "{kind:?}: head {h} of token {t}");
+            others += ours.iter().zip(&twin).filter(|(a, b)| a != b).count();
+        }
+        let others = others as f32 / mixed.len() as f32;
+        println!("{kind:?}: {others:.4} rounded otherwise");
+        assert!(others < 0.01, "{kind:?}: {others}");
+    }
 }
 
 /// Tests `attend` and `join` against their references, for prompts and answers of these lengths

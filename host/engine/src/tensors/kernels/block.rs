@@ -3,10 +3,11 @@
 //!
 //! Shapes: B sequences, T tokens, D hidden, F feed-forward, H query heads, K key and value heads, E head.
 
-use candle_core::{Result, Tensor, bail};
+use candle_core::{Result, Tensor};
 
 use super::Kernels;
-use crate::model::operations::{First, RopeTable, Turn};
+use super::attention::Attention;
+use crate::model::operations::RopeTable;
 use crate::model::{Checkpoint, Decoder, ModelResult, Projection, Shape};
 use crate::tensors::gradients::Gradients;
 use crate::tensors::learning::{Backward, BlockOutput, PassTokens};
@@ -36,9 +37,8 @@ struct KernelBlock<'a> {
     /// The stream before each half, and the normed stream: `[B, T, D]` each.
     streams: [Tensor; 2],
     normed: [Tensor; 2],
-    /// Weights of attention, `[B, K, H / K T, T]`, and their sums, `[B H T]`, f32.
-    weights: Tensor,
-    sums: Tensor,
+    /// Attention: what its backward pass needs.
+    attention: Attention,
     /// Outputs of the heads, side by side, `[B, T, H E]`.
     mixed: Tensor,
     /// Gate, up and their activated product, `[B, T, F]` each.
@@ -72,7 +72,7 @@ impl Kernels {
         let [q, k, v] = decoder.projections(layer)?;
         let projected = [project(q)?, project(k)?, project(v)?];
         let [q, k, v] = projected.each_ref().map(|projected| &projected.made);
-        let (weights, sums, mixed) = self.attend(q, k, v)?;
+        let (attention, mixed) = self.attend(q, k, v)?;
         let out = weight("self_attn.o_proj.weight")?;
         let part = self.product(&mixed, &out)?;
 
@@ -99,8 +99,7 @@ impl Kernels {
             projected,
             streams: [x_btd, middle],
             normed: [normed, normed_again],
-            weights,
-            sums,
+            attention,
             mixed,
             gates,
             ups,
@@ -108,39 +107,6 @@ impl Kernels {
         };
         let back = keep.then(|| Box::new(block()) as Box<dyn Backward + 'a>);
         Ok(BlockOutput { stream, cache, back })
-    }
-
-    /// Computes causal attention. Returns its weights, their sums, and the outputs of the heads, side by
-    /// side. Scores become weights in place. `gather` divides the mixed values by the sums of the weights.
-    fn attend(&self, q_bhte: &Tensor, k_bkte: &Tensor, v_bkte: &Tensor) -> Result<(Tensor, Tensor, Tensor)> {
-        let ((b, h, t, e), k_heads) = (q_bhte.dims4()?, k_bkte.dim(1)?);
-        if !t.is_multiple_of(8) {
-            bail!("kernels attend to tokens in multiples of 8, and here are {t}");
-        }
-        // Query heads that share a key head become additional rows of its queries.
-        let q = q_bhte.reshape((b, k_heads, h / k_heads * t, e))?;
-        let weights = q.matmul(&k_bkte.t()?)?;
-        let sums = self.softmax(&weights, t)?;
-        let mixed = self.gather(&weights.matmul(v_bkte)?.reshape((b, h, t, e))?, None, Some(&sums))?;
-        Ok((weights, sums, mixed))
-    }
-
-    /// Returns the gradients of queries, keys and values, from that of the heads' outputs.
-    fn attend_back(
-        &self,
-        [q, k, v]: [&Tensor; 3],
-        (weights, sums): (&Tensor, &Tensor),
-        slope: &Tensor,
-    ) -> Result<[Tensor; 3]> {
-        let ((b, h, t, e), k_heads) = (q.dims4()?, k.dim(1)?);
-        let shared = (b, k_heads, h / k_heads * t, e);
-        let turn = Turn { heads: h, first: First::Nothing, rope: None };
-        let slope = self.spread(slope, turn, Some(sums))?.reshape(shared)?;
-        let dv = weights.t()?.matmul(&slope)?;
-        let dscores = slope.matmul(&v.t()?)?;
-        self.softmax_back(weights, sums, &dscores, t)?;
-        let dq = dscores.matmul(k)?.reshape((b, h, t, e))?;
-        Ok([dq, dscores.t()?.matmul(&q.reshape(shared)?)?, dv])
     }
 }
 
@@ -170,8 +136,8 @@ impl Backward for KernelBlock<'_> {
         place.weigh(gradients, "self_attn.o_proj.weight", &slope, &self.mixed)?;
         let dmixed = kernels.unproduct(&slope, &self.out, None)?;
         let [q, k, v] = projected.each_ref().map(|projected| &projected.made);
-        let dheads = kernels.attend_back([q, k, v], (&self.weights, &self.sums), &dmixed)?;
-        drop((dmixed, self.weights, self.sums, self.mixed));
+        let dheads = kernels.attend_back([q, k, v], (&self.attention, &self.mixed), &dmixed)?;
+        drop((dmixed, self.attention, self.mixed));
 
         let mut dnormed = None;
         for ((part, projected), dmade) in ["q", "k", "v"].iter().zip(&projected).zip(dheads) {
