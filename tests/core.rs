@@ -549,7 +549,11 @@ fn the_gradient_of_entropies_is_their_slope() {
 /// forward and back, and what sampling says is what scoring says.
 #[test]
 fn windows_of_any_width_are_the_plain_twin_s() {
-    let mistral = folders().into_iter().find(|folder| folder.ends_with("tiny-mistral")).unwrap();
+    // No kernels for a GPU compute windows, so that it is not among the folders there.
+    let Some(mistral) = folders().into_iter().find(|folder| folder.ends_with("tiny-mistral")) else {
+        assert!(std::env::var_os("ALLOT_DEVICE").is_some());
+        return;
+    };
     let mut checkpoint = Case::read(&mistral).checkpoint;
     let token = |i: u32| (i * i * 7 + i * 13) % 393;
     // A long prompt with short answers, and a short one with a long answer.

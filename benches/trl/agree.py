@@ -28,6 +28,8 @@ BUDGET, EVERY = 4_000, 400
 #: How old a held rollout may get, in updates. The trainers treat those differently: TRL clips their ratios to the weights that
 #: sampled them, the program weights them by these ratios and clips within an update.
 MAX_AGE = int(os.environ.get("MAX_AGE", "5"))
+#: Where TRL trains: "cpu" or "cuda".
+DEVICE = os.environ.get("DEVICE", "cpu")
 #: Student's t for 95 %, by the number of seeds.
 T = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}[len(SEEDS)]
 
@@ -140,7 +142,7 @@ def trained(folder: Path, out: Path, policy: str, seed: int) -> None:
             output_dir=str(out / "trl"), max_steps=100_000, max_completion_length=8, num_generations=4,
             per_device_train_batch_size=32, gradient_accumulation_steps=1, loss_type="dapo", beta=0.0,
             learning_rate=2e-4, lr_scheduler_type="constant", weight_decay=0.0, adam_beta1=0.9, adam_beta2=0.999,
-            adam_epsilon=1e-8, max_grad_norm=1.0, temperature=1.0, top_p=1.0, use_cpu=True, bf16=False,
+            adam_epsilon=1e-8, max_grad_norm=1.0, temperature=1.0, top_p=1.0, use_cpu=DEVICE == "cpu", bf16=False,
             save_strategy="no", report_to="none", disable_tqdm=True, logging_steps=50, seed=seed,
         ),
     ).train()

@@ -128,6 +128,18 @@ impl Kernels {
         Ok([sum, normed])
     }
 
+    /// Adds a part to the stream.
+    fn add(&self, x: &Tensor, part: &Tensor) -> Result<Tensor> {
+        let (made, count) = (self.fresh(x.dims())?, x.elem_count());
+        let buffers = self.lend([x, part])?;
+        self.machine.rework(&[&made], &mut |made| {
+            let mut args: Vec<Arg> = buffers.iter().chain(made).map(Arg::from).collect();
+            args.push(count.into());
+            self.launch("add", count.div_ceil(8 * THREADS), THREADS, &args)
+        })?;
+        Ok(made)
+    }
+
     /// Returns the gradients of a norm's input and weights, from that of its output. `past`, the
     /// gradient that bypasses the norm, is added to the first.
     fn norm_back(
@@ -152,7 +164,7 @@ impl Kernels {
                 kernel: "norm_back",
                 blocks,
                 threads,
-                shared: 4 * width,
+                shared: 8 * NORM_ROWS,
                 args: &args,
             })
         })?;

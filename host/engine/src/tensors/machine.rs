@@ -28,7 +28,7 @@ pub const SOURCES: [&str; 13] = [
 ];
 
 /// Names of the kernels: for sampling, for both (`rms_norm` and `swiglu`), for scoring and learning.
-pub const KERNELS: [&str; 24] = [
+pub const KERNELS: [&str; 25] = [
     "embed",
     "rope_qkv",
     "attend",
@@ -36,6 +36,7 @@ pub const KERNELS: [&str; 24] = [
     "draw",
     "rms_norm",
     "swiglu",
+    "add",
     "norm_back",
     "swiglu_back",
     "columns",
@@ -223,11 +224,9 @@ impl KernelConfig {
         super::memory::flash(self.bf16, self.head)
     }
 
-    /// Bytes of shared memory of a block of `flash.cu`: at most 6 tiles of 64 rows. Forward there are 5; backward
-    /// 6, of which 4 are half as long for heads of 128.
+    /// Bytes of shared memory of a block of `flash.cu` at most: two tiles of 64 rows and four of 64 columns.
     pub fn flash_shared(&self) -> usize {
-        let rows = if self.head == 64 { 6 * 64 } else { 5 * 64 };
-        rows * self.head * self.size()
+        6 * 64 * self.head * self.size()
     }
 
     pub fn size(&self) -> usize {

@@ -284,6 +284,7 @@ static std::map<std::string, void (*)(const uint64_t*)> kernels = {
     KERNEL(totals),      KERNEL(spread),       KERNEL(gather),  KERNEL(softmax),     KERNEL(softmax_back),
     KERNEL(logprob_entropy), KERNEL(dlogits),  KERNEL(adamw),   KERNEL(squares),     KERNEL(embed_back),
     KERNEL(flash),       KERNEL(flash_slopes), KERNEL(flash_keys), KERNEL(flash_queries),
+    KERNEL(add),
 };
 
 // --- Commands ---

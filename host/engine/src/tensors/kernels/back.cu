@@ -3,20 +3,19 @@
 // block, then the parts.
 
 // Of `rms_norm`, from the gradient of what it gave: that of what it was given, with what went `past` the norm added
-// to it, unless there is none; and a part of the weights', from `each` rows, [blocks, width]. The width's sums are in
-// shared memory, a float a column.
+// to it, unless there is none; and a part of the weights', from `each` rows, [blocks, width]. First a warp a
+// row, for what a row's numbers have in common, which is in shared memory, two floats a row; then a thread for eight
+// columns of all rows.
 extern "C" __global__ void norm_back(const number* x, const float* weight, const number* dout, const number* past,
                                      number* dx, float* parts, int rows, int width, int each, float epsilon) {
-    __shared__ float room[WARP];
-    SHARED(float, sums);
-    for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8)
-#pragma unroll
-        for (int j = 0; j < 8; j++) sums[i + j] = 0;
-    int first = blockIdx.x * each, last = min(rows, first + each);
-    for (int row = first; row < last; row++) {
-        u64 at = (u64)row * width;
+    SHARED(float, scales);
+    float* pulls = scales + each;
+    int first = blockIdx.x * each, count = min(rows - first, each), lane = threadIdx.x % WARP;
+    for (int row = threadIdx.x / WARP; row < count; row += blockDim.x / WARP) {
+        u64 at = (u64)(first + row) * width;
         float squares = 0, dots = 0;
-        for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
+#pragma unroll 2
+        for (int i = lane * 8; i < width; i += WARP * 8) {
             Eight value = load(x + at + i), slope = load(dout + at + i);
 #pragma unroll
             for (int j = 0; j < 8; j++) {
@@ -24,24 +23,34 @@ extern "C" __global__ void norm_back(const number* x, const float* weight, const
                 dots += value.at[j] * slope.at[j] * weight[i + j];
             }
         }
-        squares = block_sum(squares, room);
-        dots = block_sum(dots, room);
-        float mean = squares / (float)width + epsilon, scale = sqrtf(mean);
-        float pull = dots / (float)width / mean;
-        for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
-            Eight value = load(x + at + i), slope = load(dout + at + i), more = {};
-            if (past) more = load(past + at + i);
-#pragma unroll
-            for (int j = 0; j < 8; j++) {
-                sums[i + j] += slope.at[j] * value.at[j] / scale;
-                value.at[j] = (slope.at[j] * weight[i + j] - value.at[j] * pull) / scale + more.at[j];
-            }
-            store(dx + at + i, value);
+        float mean = warp_sum(squares) / (float)width + epsilon;
+        float pull = warp_sum(dots) / (float)width / mean;
+        if (lane == 0) {
+            scales[row] = sqrtf(mean);
+            pulls[row] = pull;
         }
     }
-    for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8)
+    __syncthreads();
+    for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
+        float sums[8] = {}, by[8];
 #pragma unroll
-        for (int j = 0; j < 8; j++) parts[(u64)blockIdx.x * width + i + j] = sums[i + j];
+        for (int j = 0; j < 8; j++) by[j] = weight[i + j];
+#pragma unroll 2
+        for (int row = 0; row < count; row++) {
+            u64 at = (u64)(first + row) * width + i;
+            Eight value = load(x + at), slope = load(dout + at), more = {};
+            if (past) more = load(past + at);
+            float scale = 1 / scales[row], pull = pulls[row];
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                sums[j] += slope.at[j] * value.at[j] * scale;
+                value.at[j] = (slope.at[j] * by[j] - value.at[j] * pull) * scale + more.at[j];
+            }
+            store(dx + at, value);
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) parts[(u64)blockIdx.x * width + i + j] = sums[j];
+    }
 }
 
 // Of `swiglu`, [rows, width] each. Blocks as there.

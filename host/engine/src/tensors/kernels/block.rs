@@ -83,7 +83,7 @@ impl Kernels {
         let (gate, up, down) = (gate?, up?, down?);
         let (gates, ups) = (self.product(&normed_again, &gate)?, self.product(&normed_again, &up)?);
         let gated = self.gated(&gates, &ups)?;
-        let stream = (&middle + self.product(&gated, &down)?)?;
+        let stream = self.add(&middle, &self.product(&gated, &down)?)?;
 
         let cache = (k.clone(), v.clone());
         let block = || KernelBlock {

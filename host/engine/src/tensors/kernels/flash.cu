@@ -12,12 +12,15 @@
 // and give, and which lane has what of it, is as in `tiles.cu`.
 #define FLASH (BF16 && (HEAD == 64 || HEAD == 128))
 #define ROWS (16 * WARPS)
-#define COLUMNS 64
-// Backward there are more sums to keep in registers.
-#define COLUMNS_BACK (HEAD == 64 ? 64 : 32)
 #define EIGHTS (HEAD / 8)
 // What scores are multiplied with, as far as their slopes are concerned.
 #define SHRINK (1 / sqrtf((float)HEAD))
+
+// Columns of a tile, and blocks that a multiprocessor's registers are to hold: the fastest of those that were tried
+// on an H200 with sequences of 256, 1,024 and 4,096 tokens.
+#define COLUMNS 64
+#define COLUMNS_KEYS (HEAD == 64 ? 64 : 32)
+#define RESIDENT_FLASH (HEAD == 64 ? 4 : 2)
 
 #if FLASH
 // A tile's eight numbers in shared memory: moved about within a row, so that eight rows of one column lie in
@@ -54,44 +57,48 @@ __device__ inline void arrived() {
 }
 #endif
 
+// Two to the power of a number; 0 where it is not a normal one.
+#ifdef __CUDACC__
+__device__ inline float power(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#else
+__device__ inline float power(float x) { return exp2f(x); }
+#endif
+
 // Asks for N rows of a head, [tokens, HEAD], from the `first` on. In the place of rows behind the last one is the
 // last one again: what comes of it is used for nothing.
 template <int N>
 __device__ inline void ask(number* tile, const number* head, int first, int tokens) {
-    for (int i = threadIdx.x; i < N * EIGHTS; i += WARPS * WARP) {
-        int row = i / EIGHTS, eighth = i % EIGHTS;
+#pragma unroll
+    for (int n = 0; n < N * EIGHTS / (WARPS * WARP); n++) {
+        int i = threadIdx.x + n * WARPS * WARP, row = i / EIGHTS, eighth = i % EIGHTS;
         ask(place(tile, row, eighth), head + (u64)min(first + row, tokens - 1) * HEAD + eighth * 8);
     }
 }
 
-// This warp's 16 rows of a tile, as the first factor of products.
-typedef unsigned Mine[HEAD / 16][4];
-
-__device__ inline void load(Mine& mine, number* tile) {
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-#pragma unroll
-    for (int c = 0; c < HEAD / 16; c++)
-        matrices(mine[c], place(tile, warp * 16 + lane % 16, c * 2 + lane / 16));
-}
-
-// products = mine · tileᵀ, [16, 8 N].
+// products = rows · tileᵀ, [16, 8 N], of this warp's 16 rows.
 template <int N>
-__device__ inline void dots(float (&products)[N][4], const Mine& mine, number* tile) {
-    int lane = threadIdx.x % WARP;
+__device__ inline void dots(float (&products)[N][4], number* rows, number* tile) {
+    int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * 16;
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int j = 0; j < 4; j++) products[n][j] = 0;
 #pragma unroll
-    for (int c = 0; c < HEAD / 16; c++)
+    for (int c = 0; c < HEAD / 16; c++) {
+        unsigned a[4];
+        matrices(a, place(rows, first + lane % 16, c * 2 + lane / 16));
 #pragma unroll
         for (int n = 0; n < N / 2; n++) {
             unsigned b[4];
             matrices(b, place(tile, n * 16 + lane % 8 + lane / 16 * 8, c * 2 + lane / 8 % 2));
-            const unsigned* a = mine[c];
             mma(products[2 * n], a[0], a[1], a[2], a[3], b[0], b[1]);
             mma(products[2 * n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
         }
+    }
 }
 
 // sums += weights · tile, [16, HEAD]. Of eight columns of weights a lane has two pairs, of rows `row` and `row` + 8.
@@ -114,54 +121,54 @@ __device__ inline void mix(float (&sums)[EIGHTS][4], const unsigned (&weights)[N
 __device__ inline void store(number* head, const float (&sums)[EIGHTS][4], int first, int tokens) {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int row = first + warp * 16 + lane / 4 + r * 8;
+    for (int i = 0; i < 2; i++) {
+        int row = first + warp * 16 + lane / 4 + i * 8;
         if (row >= tokens) continue;
 #pragma unroll
         for (int e = 0; e < EIGHTS; e++)
             *(unsigned*)(head + (u64)row * HEAD + e * 8 + lane % 4 * 2) =
-                narrow(sums[e][2 * r], sums[e][2 * r + 1]);
+                narrow(sums[e][2 * i], sums[e][2 * i + 1]);
     }
 }
 
 // One half of the backward pass. With KEYS, a block's rows are keys and columns queries, and it makes the
 // gradients of keys and of values; else rows are queries and columns keys, and it makes that of queries. Sums are over
-// the columns of `heads` query heads, which share the head of keys. `room` is 2 ROWS + 4 COLUMNS_BACK rows.
+// the columns of `heads` query heads, which share the head of keys. `room` is 2 rows' and 4 columns' tiles.
 //
 // mine, theirs: keys and values, or queries and the gradients of what their values come to, [tokens, HEAD] each;
 // bases, deltas: of queries, [heads, tokens].
-template <bool KEYS>
+template <bool KEYS, int WIDTH>
 __device__ inline void backward(number* room, const number* const (&mine)[2], const number* const (&theirs)[2],
-                            const float* bases, const float* deltas, number* const (&out)[2], int first,
-                            int heads, int tokens) {
+                                const float* bases, const float* deltas, number* const (&out)[2], int first,
+                                int heads, int tokens) {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, row = first + warp * 16 + lane / 4;
     // Queries see keys up to themselves.
     int last = min(first + ROWS, tokens) - 1;
-    int from = KEYS ? first / COLUMNS_BACK : 0;
-    int each = (KEYS ? (tokens - 1) / COLUMNS_BACK : last / COLUMNS_BACK) + 1 - from;
+    int from = KEYS ? first / WIDTH : 0;
+    int each = (KEYS ? (tokens - 1) / WIDTH : last / WIDTH) + 1 - from;
     number *tile = room, *other = room + ROWS * HEAD, *rest = other + ROWS * HEAD;
     auto next = [&](int step) {
-        number* at = rest + step % 2 * 2 * COLUMNS_BACK * HEAD;
+        number* at = rest + step % 2 * 2 * WIDTH * HEAD;
         u64 head = (u64)(step / each) * tokens * HEAD;
-        int column = (from + step % each) * COLUMNS_BACK;
-        ask<COLUMNS_BACK>(at, theirs[0] + head, column, tokens);
-        ask<COLUMNS_BACK>(at + COLUMNS_BACK * HEAD, theirs[1] + head, column, tokens);
+        int column = (from + step % each) * WIDTH;
+        ask<WIDTH>(at, theirs[0] + head, column, tokens);
+        ask<WIDTH>(at + WIDTH * HEAD, theirs[1] + head, column, tokens);
         asked();
     };
     ask<ROWS>(tile, mine[0], first, tokens);
     ask<ROWS>(other, mine[1], first, tokens);
     next(0);
 
-    float base[2] = {}, delta[2] = {};
+    float base[2], delta[2];
     if (!KEYS)
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            int query = min(row + r * 8, tokens - 1);
-            base[r] = bases[query];
-            delta[r] = deltas[query];
+        for (int i = 0; i < 2; i++) {
+            int query = min(row + i * 8, tokens - 1);
+            base[i] = bases[query];
+            delta[i] = deltas[query];
         }
-    // Gradients of keys and values, or of queries and of nothing.
-    float sums[2][EIGHTS][4] = {};
+    // Gradients of keys or of queries; of values.
+    float sums[EIGHTS][4] = {}, more[EIGHTS][4] = {};
     for (int step = 0; step < heads * each; step++) {
         if (step + 1 < heads * each) {
             next(step + 1);
@@ -170,61 +177,63 @@ __device__ inline void backward(number* room, const number* const (&mine)[2], co
             arrived<0>();
         }
         __syncthreads();
-        number* a = rest + step % 2 * 2 * COLUMNS_BACK * HEAD;
-        number* b = a + COLUMNS_BACK * HEAD;
-        int column = (from + step % each) * COLUMNS_BACK;
+        number* a = rest + step % 2 * 2 * WIDTH * HEAD;
+        number* b = a + WIDTH * HEAD;
+        int column = (from + step % each) * WIDTH;
         u64 head = (u64)(step / each) * tokens;
-        Mine own;
-        float scores[COLUMNS_BACK / 8][4], slopes[COLUMNS_BACK / 8][4];
-        unsigned weights[COLUMNS_BACK / 8][2];
-        load(own, tile);
-        dots(scores, own, a);
-        load(own, other);
-        dots(slopes, own, b);
-        bool all = KEYS ? column >= last && column + COLUMNS_BACK <= tokens : column + COLUMNS_BACK <= first;
+        float scores[WIDTH / 8][4], slopes[WIDTH / 8][4];
+        unsigned weights[WIDTH / 8][2];
+        dots(scores, tile, a);
+        bool all = KEYS ? column >= last && column + WIDTH <= tokens : column + WIDTH <= first;
 #pragma unroll
-        for (int n = 0; n < COLUMNS_BACK / 8; n++) {
+        for (int n = 0; n < WIDTH / 8; n++) {
             int at = column + n * 8 + lane % 4 * 2;
-            float top[2] = {base[0], base[0]}, less[2] = {delta[0], delta[0]};
-            if (KEYS) {
-                // Tokens are a multiple of 8: both of two are there, or neither.
-                u64 query = head + min(at, tokens - 2);
-                float2 two = *(const float2*)(bases + query), delta = *(const float2*)(deltas + query);
-                top[0] = two.x, top[1] = two.y, less[0] = delta.x, less[1] = delta.y;
-            }
+            // Tokens are a multiple of 8: both of two are there, or neither.
+            float2 top;
+            if (KEYS) top = *(const float2*)(bases + head + min(at, tokens - 2));
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                if (!KEYS) top[0] = top[1] = base[r], less[0] = less[1] = delta[r];
-                unsigned score = narrow(scores[n][2 * r], scores[n][2 * r + 1]);
-                float weight[2] = {exp2f(lower(score) * SCALE - top[0]), exp2f(upper(score) * SCALE - top[1])};
-                int here = row + r * 8;
+            for (int i = 0; i < 2; i++) {
+                float* two = scores[n] + i * 2;
+                unsigned score = narrow(two[0], two[1]);
+                two[0] = power(lower(score) * SCALE - (KEYS ? top.x : base[i]));
+                two[1] = power(upper(score) * SCALE - (KEYS ? top.y : base[i]));
+                if (!all) {
+                    int here = row + i * 8;
 #pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    bool seen = KEYS ? here <= at + j && at + j < tokens : at + j <= here;
-                    if (!all && !seen) weight[j] = 0;
+                    for (int j = 0; j < 2; j++) {
+                        bool seen = KEYS ? here <= at + j && at + j < tokens : at + j <= here;
+                        if (!seen) two[j] = 0;
+                    }
                 }
-                weights[n][r] = narrow(weight[0], weight[1]);
-                slopes[n][2 * r] = lower(weights[n][r]) * (slopes[n][2 * r] - less[0]) * SHRINK;
-                slopes[n][2 * r + 1] = upper(weights[n][r]) * (slopes[n][2 * r + 1] - less[1]) * SHRINK;
+                weights[n][i] = narrow(two[0], two[1]);
             }
         }
-        if (KEYS) mix(sums[1], weights, b);
+        if (KEYS) mix(more, weights, b);
+        dots(slopes, other, b);
 #pragma unroll
-        for (int n = 0; n < COLUMNS_BACK / 8; n++)
+        for (int n = 0; n < WIDTH / 8; n++) {
+            float2 less;
+            if (KEYS) less = *(const float2*)(deltas + head + min(column + n * 8 + lane % 4 * 2, tokens - 2));
 #pragma unroll
-            for (int r = 0; r < 2; r++) weights[n][r] = narrow(slopes[n][2 * r], slopes[n][2 * r + 1]);
-        mix(sums[0], weights, a);
+            for (int i = 0; i < 2; i++) {
+                const float* two = slopes[n] + i * 2;
+                unsigned& weight = weights[n][i];
+                weight = narrow(lower(weight) * (two[0] - (KEYS ? less.x : delta[i])) * SHRINK,
+                                upper(weight) * (two[1] - (KEYS ? less.y : delta[i])) * SHRINK);
+            }
+        }
+        mix(sums, weights, a);
         __syncthreads();
     }
-    store(out[0], sums[0], first, tokens);
-    if (KEYS) store(out[1], sums[1], first, tokens);
+    store(out[0], sums, first, tokens);
+    if (KEYS) store(out[1], more, first, tokens);
 }
 #endif
 
 // What values come to by attention, side by side, [B, tokens, HEADS, HEAD]; the sums of its weights, and what those
-// are measured from, [2, B, HEADS, tokens]. Blocks: [HEADS, B, tokens / ROWS], the longest rows first. Shared
-// memory: ROWS + 4 COLUMNS rows of a head.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
+// are measured from, [2, B, HEADS, tokens]. Blocks: [HEADS, B, tokens / ROWS], the longest rows first.
+// Shared memory: the rows' tile and 4 of columns.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, RESIDENT_FLASH)
     flash(const number* q, const number* k, const number* v, number* mixed, float* sums, int tokens) {
 #if FLASH
     SHARED(number, room);
@@ -243,7 +252,6 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     ask<ROWS>(tile, q + head * tokens * HEAD, first, tokens);
     next(0);
 
-    Mine query;
     float top[2] = {NOTHING, NOTHING}, total[2] = {}, values[EIGHTS][4] = {};
     for (int step = 0; step < count; step++) {
         if (step + 1 < count) {
@@ -253,59 +261,75 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
             arrived<0>();
         }
         __syncthreads();
-        if (step == 0) load(query, tile);
         number* keys = rest + step % 2 * 2 * COLUMNS * HEAD;
         float scores[COLUMNS / 8][4];
         unsigned weights[COLUMNS / 8][2];
-        dots(scores, query, keys);
+        dots(scores, tile, keys);
         bool all = (step + 1) * COLUMNS <= first;
+        float peak[2];
+        bool higher = false;
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < 2; i++) {
             float highest = NOTHING;
 #pragma unroll
             for (int n = 0; n < COLUMNS / 8; n++) {
-                unsigned score = narrow(scores[n][2 * r], scores[n][2 * r + 1]);
-                int key = step * COLUMNS + n * 8 + lane % 4 * 2;
-                scores[n][2 * r] = all || key <= row + r * 8 ? lower(score) : NOTHING;
-                scores[n][2 * r + 1] = all || key + 1 <= row + r * 8 ? upper(score) : NOTHING;
-                highest = fmaxf(highest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+                float* two = scores[n] + i * 2;
+                unsigned score = narrow(two[0], two[1]);
+                two[0] = lower(score), two[1] = upper(score);
+                if (!all) {
+                    int key = step * COLUMNS + n * 8 + lane % 4 * 2;
+                    if (key > row + i * 8) two[0] = NOTHING;
+                    if (key + 1 > row + i * 8) two[1] = NOTHING;
+                }
+                highest = fmaxf(highest, fmaxf(two[0], two[1]));
             }
-            highest = fmaxf(highest, __shfl_xor_sync(ALL, highest, 1));
-            highest = fmaxf(highest, __shfl_xor_sync(ALL, highest, 2));
-            // The first tile has a key for every row, so that this is a number.
-            float peak = fmaxf(top[r], ceilf(highest * SCALE)), keep = exp2f(top[r] - peak);
-            top[r] = peak;
-            total[r] *= keep;
+            peak[i] = fmaxf(top[i], ceilf(highest * SCALE));
+            higher |= peak[i] > top[i];
+        }
+        // Later keys seldom have a higher peak than all before.
+        if (__ballot_sync(ALL, higher)) {
 #pragma unroll
-            for (int e = 0; e < EIGHTS; e++) {
-                values[e][2 * r] *= keep;
-                values[e][2 * r + 1] *= keep;
-            }
+            for (int i = 0; i < 2; i++) {
+                peak[i] = fmaxf(peak[i], __shfl_xor_sync(ALL, peak[i], 1));
+                peak[i] = fmaxf(peak[i], __shfl_xor_sync(ALL, peak[i], 2));
+                // The first tile has a key for every row, so that this is a number.
+                float keep = power(top[i] - peak[i]);
+                top[i] = peak[i];
+                total[i] *= keep;
 #pragma unroll
-            for (int n = 0; n < COLUMNS / 8; n++) {
-                const float* two = scores[n] + 2 * r;
-                weights[n][r] = narrow(exp2f(two[0] * SCALE - peak), exp2f(two[1] * SCALE - peak));
-                total[r] += lower(weights[n][r]) + upper(weights[n][r]);
+                for (int e = 0; e < EIGHTS; e++) {
+                    values[e][2 * i] *= keep;
+                    values[e][2 * i + 1] *= keep;
+                }
             }
         }
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int n = 0; n < COLUMNS / 8; n++) {
+                const float* two = scores[n] + i * 2;
+                unsigned weight = narrow(power(two[0] * SCALE - top[i]), power(two[1] * SCALE - top[i]));
+                weights[n][i] = weight;
+                total[i] += lower(weight) + upper(weight);
+            }
         mix(values, weights, keys + COLUMNS * HEAD);
         __syncthreads();
     }
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-        total[r] += __shfl_xor_sync(ALL, total[r], 1);
-        total[r] += __shfl_xor_sync(ALL, total[r], 2);
-        int query = row + r * 8;
+    for (int i = 0; i < 2; i++) {
+        total[i] += __shfl_xor_sync(ALL, total[i], 1);
+        total[i] += __shfl_xor_sync(ALL, total[i], 2);
+        int query = row + i * 8;
         if (query >= tokens) continue;
         if (lane % 4 == 0) {
-            sums[head * tokens + query] = total[r];
-            sums[((u64)gridDim.y * HEADS + head) * tokens + query] = top[r];
+            sums[head * tokens + query] = total[i];
+            sums[((u64)gridDim.y * HEADS + head) * tokens + query] = top[i];
         }
         number* to = mixed + (((u64)blockIdx.y * tokens + query) * HEADS + blockIdx.x) * HEAD + lane % 4 * 2;
 #pragma unroll
         for (int e = 0; e < EIGHTS; e++)
-            *(unsigned*)(to + e * 8) = narrow(rounded(values[e][2 * r]) / total[r],
-                                              rounded(values[e][2 * r + 1]) / total[r]);
+            *(unsigned*)(to + e * 8) = narrow(rounded(values[e][2 * i]) / total[i],
+                                              rounded(values[e][2 * i + 1]) / total[i]);
     }
 #endif
 }
@@ -332,8 +356,8 @@ extern "C" __global__ void flash_slopes(const number* dmixed, const number* mixe
 }
 
 // Gradients of keys and values, [B, KV_HEADS, tokens, HEAD] each. `bases` are the second half of what `flash` calls
-// `sums`. Blocks: [KV_HEADS, B, tokens / ROWS]. Shared memory: 2 ROWS + 4 COLUMNS_BACK rows of a head.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
+// `sums`. Blocks: [KV_HEADS, B, tokens / ROWS]. Shared memory: 2 tiles of rows and 4 of columns.
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, 2)
     flash_keys(const number* q, const number* k, const number* v, const number* slopes, const float* bases,
                const float* deltas, number* dk, number* dv, int tokens) {
 #if FLASH
@@ -342,13 +366,13 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     const number* const mine[2] = {k + kv * tokens * HEAD, v + kv * tokens * HEAD};
     const number* const theirs[2] = {q + queries * HEAD, slopes + queries * HEAD};
     number* const out[2] = {dk + kv * tokens * HEAD, dv + kv * tokens * HEAD};
-    backward<true>(room, mine, theirs, bases + queries, deltas + queries, out, blockIdx.z * ROWS, HEADS / KV_HEADS,
-               tokens);
+    backward<true, COLUMNS_KEYS>(room, mine, theirs, bases + queries, deltas + queries, out,
+                                      blockIdx.z * ROWS, HEADS / KV_HEADS, tokens);
 #endif
 }
 
 // Gradients of queries, [B, HEADS, tokens, HEAD]. Blocks: [HEADS, B, tokens / ROWS], the longest first.
-extern "C" __global__ void __launch_bounds__(WARPS* WARP)
+extern "C" __global__ void __launch_bounds__(WARPS* WARP, RESIDENT_FLASH)
     flash_queries(const number* q, const number* k, const number* v, const number* slopes, const float* bases,
                   const float* deltas, number* dq, int tokens) {
 #if FLASH
@@ -358,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP)
     const number* const mine[2] = {q + head * tokens * HEAD, slopes + head * tokens * HEAD};
     const number* const theirs[2] = {k + kv, v + kv};
     number* const out[2] = {dq + head * tokens * HEAD, nullptr};
-    backward<false>(room, mine, theirs, bases + head * tokens, deltas + head * tokens, out,
-                (gridDim.z - 1 - blockIdx.z) * ROWS, 1, tokens);
+    backward<false, COLUMNS>(room, mine, theirs, bases + head * tokens, deltas + head * tokens, out,
+                                       (gridDim.z - 1 - blockIdx.z) * ROWS, 1, tokens);
 #endif
 }

@@ -11,6 +11,16 @@ extern "C" __global__ void embed(const number* table, const unsigned* slots, con
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) store(to + i, load(from + i));
 }
 
+// sum = a + b, `count` numbers each, eight a thread.
+extern "C" __global__ void add(const number* a, const number* b, number* sum, int count) {
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (i >= count) return;
+    Eight x = load(a + i), y = load(b + i);
+#pragma unroll
+    for (int j = 0; j < 8; j++) x.at[j] += y.at[j];
+    store(sum + i, x);
+}
+
 // sum = stream + part, which may be the stream itself; normed = sum / root mean square of it * weight. Without a part
 // the sum is the stream, and is not written. One block a row.
 extern "C" __global__ void rms_norm(const number* stream, const number* part, number* sum, const float* weight,
