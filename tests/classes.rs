@@ -19,6 +19,7 @@ use allot_engine::talk::{Event, Talk};
 use allot_engine::{Environments as _, Replies, Said};
 use allot_judges::classes::{Classes, Toolbox};
 use allot_models::tokens::Tokens;
+use allot_record::{Line, Reader};
 use allot_settings::EnvironmentSettings;
 use allot_tasks::Problem;
 use allot_tasks::dataset::{Dataset, DatasetConfig};
@@ -592,6 +593,52 @@ fn the_shipped_model_plays_a_class_and_a_killed_run_comes_to_the_same_end() {
     }
     scratch.allot(&["train", "--resume", "again"]);
     assert_eq!(record(&scratch, "again"), record(&scratch, "out"));
+}
+
+/// Each fifth episode fails when it begins. Groups are whole all the same, every draw is paid for, and the record replays.
+#[test]
+fn what_an_environment_loses_is_drawn_again() {
+    let Some(python) = python() else { return };
+    let scratch = hidden(&python);
+    let games = root().join("tests/cases/classes");
+    let flaky = format!(
+        "import sys\nsys.path.insert(0, {:?})\nfrom games import Hidden\n\n\nclass Flaky(Hidden):\n    begun = 0\n\n    \
+         def reset(self, seed, **row):\n        Flaky.begun += 1\n        if Flaky.begun % 5 == 0:\n            \
+         raise RuntimeError('no room')\n        return super().reset(seed=seed, **row)\n",
+        games.display().to_string()
+    );
+    scratch.write("flaky.py", flaky);
+    let run = |retries: &str, out: &str| {
+        let own = ["environment.class.file=flaky.py", "environment.class.name=Flaky", "run.steps=3", retries];
+        let own = own.iter().flat_map(|key| ["-o", key]);
+        let said =
+            scratch.allot(&[&["train", "run.toml", "--out", out][..], &own.collect::<Vec<_>>()].concat());
+        assert!(said.ends_with("exit code 0"), "{said}");
+        let (mut whole, mut lost, mut sampled) = (Vec::new(), 0, 0);
+        let (mut reader, head) = Reader::open(&scratch.path().join(out)).unwrap();
+        for line in &mut reader {
+            match line.unwrap() {
+                Line::Rollouts(round) => {
+                    lost += round.sampled.iter().map(|group| group.lost).sum::<u32>();
+                    sampled += round.sampled.iter().map(|group| group.rewards.len() as u32).sum::<u32>();
+                    whole.push((round.sampled.iter().all(|group| group.lost == 0), round.more));
+                }
+                Line::End(end) => assert_eq!(end.spent.run_rollouts, u64::from(sampled + lost)),
+                _ => {}
+            }
+        }
+        let said = scratch.allot(&["replay", out]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+        (head.retries, sampled, lost, whole)
+    };
+    let (retries, sampled, lost, whole) = run("environment.retries=0", "once");
+    assert_eq!((retries, sampled + lost), (0, 3 * 64));
+    assert!(lost > 20 && whole.iter().all(|(whole, more)| !whole && *more == 0));
+
+    let (retries, sampled, lost, whole) = run("environment.retries=8", "again");
+    assert_eq!((retries, sampled), (8, 3 * 64), "every group is whole");
+    assert!(lost > 20 && whole.len() > 3, "{lost} {whole:?}");
+    assert!(whole.iter().all(|(whole, more)| *whole == (*more == 0)), "{whole:?}");
 }
 
 #[test]

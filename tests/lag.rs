@@ -203,7 +203,8 @@ fn trained(lag: u32, beside: bool, slow: bool) -> (String, Vec<f32>) {
     let pool = Pool::new(1, Order::Shuffled, run.pool, lengths);
     let state = State::new(Vec::new(), pool, RolloutBuffer::new(0), Ledger::new(limits));
     let every = Some(allot_loop::Every::Steps(2));
-    let of = Constants { run, seed: 1, scale: Scale::default(), bounds: Bounds::default(), every };
+    let of =
+        Constants { run, seed: 1, scale: Scale::default(), bounds: Bounds::default(), every, retries: 0 };
     let folder = tempfile::tempdir().unwrap();
     let run = Loop::new(of, Ceilings { flops: None, seconds: None }, state);
     let mut world = World::new(run, engine, Even, Some4);

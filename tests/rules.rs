@@ -547,6 +547,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
         seed: config.run.seed,
         order: config.run.order,
         run: run.clone(),
+        retries: 0,
         limits: config.budget.limits(config.world.longest),
         ceilings: config.budget.ceilings(),
         caps: allot::shipped::stamp(config.policy.limits.caps()),

@@ -94,7 +94,7 @@ pub fn world<P: Decide>(policy: P, state: Vec<u8>, run: &Run, record: Record) ->
     let pool = Pool::new(1, Order::Shuffled, run.pool, vec![100; run.prompts as usize]);
     let state = State::new(state, pool, RolloutBuffer::new(0), Ledger::new(limits));
     let (scale, bounds) = (Scale::default(), Bounds::default());
-    let constants = Constants { run: run.clone(), seed: 1, scale, bounds, every: None };
+    let constants = Constants { run: run.clone(), seed: 1, scale, bounds, every: None, retries: 0 };
     let run = Loop::new(constants, Ceilings::default(), state);
     World { record, ..World::new(run, Fake { version: 0 }, EveryThird, policy) }
 }

@@ -37,6 +37,7 @@ pub fn head<E: Engine, R>(
         seed: of.seed,
         order: run.order,
         run: of.run.clone(),
+        retries: of.retries,
         limits: world.run.state.ledger.limits(),
         ceilings: budget.ceilings(),
         caps: shipped::stamp(caps),

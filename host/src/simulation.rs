@@ -148,7 +148,11 @@ impl<E: Simulated, P: Decide> SimulatedRun<E, P> {
         );
         let every = Some(config.evaluation.when("the config")?);
         let (seed, scale, bounds) = (config.run.seed, config.advantage, config.policy.limits.bounds());
-        let run = Loop::new(Constants { run, seed, scale, bounds, every }, config.budget.ceilings(), state);
+        let run = Loop::new(
+            Constants { run, seed, scale, bounds, every, retries: 0 },
+            config.budget.ceilings(),
+            state,
+        );
         Ok(Self { world: World::new(run, engine, E::judge(), policy), begun: Vec::new() })
     }
 }

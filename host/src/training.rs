@@ -61,6 +61,7 @@ impl<'a> Prepared<'a> {
             scale: config.advantage,
             bounds: config.policy.limits.bounds(),
             every: Some(config.evaluation.when("the config")?),
+            retries: config.environment.as_ref().map_or(0, |environment| environment.retries),
         };
         let run = Loop::new(constants, config.budget.ceilings(), state);
         let world = World { log, ..World::new(run, engine, reward, Decider::alone(self.policy)) };

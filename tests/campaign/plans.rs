@@ -8,7 +8,7 @@ use allot_allocation::rules::Bounds;
 use allot_allocation::{
     Action, Advantage, Batch, Ceilings, Compute, Cost, Enough, Flops, Geometry, Grant, Hold, Ledger, Limits,
     Need, Order, Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, RolloutId, Run, SamplerRange,
-    SamplerSettings, Settled, Terms, View,
+    SamplerSettings, Settled, Stopped, Terms, View,
 };
 use allot_base::Result;
 use allot_loop::{At, Constants, Every, Learned, Loop, Next, Scores, State};
@@ -170,7 +170,14 @@ impl Books {
                 let tokens = if chance.below(3) == 0 { most } else { 1 + chance.below(most as usize) as u32 };
                 let right = chance.below(2) == 0;
                 let reward = (chance.below(12) > 0).then_some(f32::from(u8::from(right)));
-                told.push(Outcome { tokens, reward, ..Outcome::of(line.prompt, position, 0.0, right) });
+                // Half of what can't be scored was lost to its environment, and may be drawn again.
+                let stopped = (reward.is_none() && chance.below(2) == 0).then_some(Stopped::EnvironmentError);
+                told.push(Outcome {
+                    tokens,
+                    reward,
+                    stopped,
+                    ..Outcome::of(line.prompt, position, 0.0, right)
+                });
                 self.tokens += u64::from(tokens);
                 self.flops += costs(line.prompt, tokens).answering;
                 run.state.measured.compute.flops.decode += f64::from(tokens);
@@ -313,7 +320,7 @@ pub fn fresh(chance: &mut Chance) -> (Loop, Option<f64>) {
     let pool = Pool::new(chance.next(), Order::Shuffled, run.pool, vec![5; prompts as usize]);
     let state = State::new(Vec::new(), pool, RolloutBuffer::new(0), Ledger::new(limits));
     let (scale, bounds, every) = (Scale::default(), Bounds::default(), Some(Every::Steps(2)));
-    let of = Constants { run, seed: chance.next(), scale, bounds, every };
+    let of = Constants { run, seed: chance.next(), scale, bounds, every, retries: chance.below(4) as u32 };
     (Loop::new(of, Ceilings { flops, seconds: None }, state), flops)
 }
 

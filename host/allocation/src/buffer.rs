@@ -47,6 +47,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Returns whether the rollout has no reward because its environment failed.
+    pub fn is_lost(&self) -> bool {
+        self.reward.is_none() && self.stopped == Some(Stopped::EnvironmentError)
+    }
+
     /// Returns an outcome of one token without signals.
     pub fn of(prompt: PromptId, position: u32, reward: f32, correct: bool) -> Self {
         Self {

@@ -24,7 +24,7 @@
 //!     Limits { rounds: 4, step_rollouts: None, run_rollouts: Some(100), run_tokens: None, longest: 64 };
 //! let pool = Pool::new(1, Order::Shuffled, run.pool, vec![5; 20]);
 //! let state = State::new(vec![], pool, RolloutBuffer::new(0), Ledger::new(limits));
-//! let constants = Constants { run, seed: 1, scale: Default::default(), bounds: Default::default(), every: None };
+//! let constants = Constants { run, seed: 1, scale: Default::default(), bounds: Default::default(), every: None, retries: 0 };
 //! let mut run = Loop::new(constants, Ceilings { flops: None, seconds: None }, state);
 //!
 //! let costs = |_prompt: PromptId, _tokens: u32| Cost { reading: 0.0, answering: 0.0, learning: 0.0 };

@@ -29,6 +29,8 @@ pub struct Constants {
     pub bounds: Bounds,
     /// When to evaluate the model. `None` if the driver evaluates by itself.
     pub every: Option<Every>,
+    /// How often a plan's request is served again the rollouts that it lost to their environment.
+    pub retries: u32,
 }
 
 /// The loop of a run.
@@ -293,7 +295,7 @@ impl Loop {
         let (granted, clipped) = match &plan.action {
             Action::Sample(order) => {
                 let spent = self.state.ledger.grantable() == 0;
-                step.portions = Portions::of(order);
+                step.portions = Portions::of(order, self.of.retries);
                 let (grant, clipped) = self.grant(&mut step.portions, costs);
                 step.dry = grant.is_empty() && !order.is_empty();
                 self.take_off_offer(&grant, &view);
@@ -409,13 +411,14 @@ impl Loop {
         let came = outcomes.iter().zip(each);
         let came: Vec<Outcome> =
             came.map(|(o, (sampling, start))| Outcome { sampling, start, ..o.clone() }).collect();
+        let lost: Vec<_> = came.iter().filter(|o| o.is_lost()).map(|o| (o.prompt, o.start)).collect();
         let sampled = came.first().map(|one| Sampled::of(&came, one.signals.len()));
         let first = self.state.buffer.add(came);
         if self.meter.reached(&self.state.measured) {
             self.state.ledger.close();
         }
         let scored = outcomes.iter().filter(|o| o.reward.is_some()).map(|o| (o.prompt, o.correct));
-        step.portions.came(outcomes.len() as u64, scored);
+        step.portions.came(outcomes.len() as u64, scored, lost);
         let asked = total(&step.portions.due());
         // Skip this for plans served in one portion, as most are: computing what is left takes time.
         let more = (asked > 0).then(|| self.grant(&mut step.portions, costs));

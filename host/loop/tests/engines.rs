@@ -9,9 +9,10 @@ use allot_allocation::seed::Stream;
 use allot_allocation::{
     Action, Advantage, Batch, Ceilings, Compute, Cost, Enough, Fault, Flops, Grant, GrantLine, Hold, Ledger,
     Limits, Need, Order, Outcome, Pick, Plan, Pool, PromptId, Request, RolloutBuffer, Run, SamplerSettings,
-    Terms, View, seed,
+    Stopped, Terms, View, seed, total,
 };
 use allot_loop::{At, Constants, Every, Loop, Next, Scores, State};
+use allot_record::{CapsStamp, FORMAT, Head, Line, PolicyStamp, Views};
 use proptest::prelude::*;
 
 /// What a rollout costs.
@@ -42,7 +43,11 @@ fn fresh(seed: u64, rollouts: u64, flops: Option<f64>, replay: bool, lag: u32) -
     let (scale, bounds, every) = (Scale::default(), Bounds::default(), Some(Every::Steps(2)));
     let pool = Pool::new(seed, Order::Shuffled, run.pool, vec![5; run.prompts as usize]);
     let state = State::new(Vec::new(), pool, RolloutBuffer::new(0), Ledger::new(limits));
-    Loop::new(Constants { run, seed, scale, bounds, every }, Ceilings { flops, seconds: None }, state)
+    Loop::new(
+        Constants { run, seed, scale, bounds, every, retries: (seed % 4) as u32 },
+        Ceilings { flops, seconds: None },
+        state,
+    )
 }
 
 /// A plan that keeps the rules, drawn by the view's own seed: the same for the same view.
@@ -88,7 +93,13 @@ fn outcomes(grant: &Grant, run: u64, version: u32) -> Vec<Outcome> {
         let mut draws = Stream::new(seed::rollout(run, prompt, version, position));
         let reward = f32::from(u8::from(draws.below(2) > 0));
         let tokens = 1 + draws.below(line.sampling.map_or(9, |own| own.max_tokens as usize)) as u32;
-        Outcome { tokens, ..Outcome::of(prompt, position, reward, reward > 0.5) }
+        let whole = Outcome { tokens, ..Outcome::of(prompt, position, reward, reward > 0.5) };
+        match draws.below(8) {
+            0 => Outcome { reward: None, stopped: Some(Stopped::EnvironmentError), ..whole },
+            // Unscorable for another reason.
+            1 => Outcome { reward: None, ..whole },
+            _ => whole,
+        }
     };
     let lines = grant.lines().iter();
     lines.flat_map(|l| (l.first..l.first + l.count).map(move |i| one(l, i))).collect()
@@ -222,6 +233,137 @@ fn same(
     let rough = record(fresh(seed, rollouts, flops, replay, lag), flops, Some(Stream::new(error)))?;
     prop_assert_eq!(smooth, rough);
     Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Each lost rollout is drawn again so many times and no more, is paid for each time, and replays.
+    #[test]
+    fn what_is_lost_is_drawn_again_within_the_budget_and_replays(
+        seed: u64, rollouts in 1_u64..300, flops in proptest::option::of(10.0_f64..5000.0), replay: bool, lag in 0_u32..3,
+    ) {
+        again(fresh(seed, rollouts, flops, replay, lag))?;
+    }
+}
+
+fn again(mut run: Loop) -> Result<(), TestCaseError> {
+    let (head, replay) = (head(&run), run.of.run.gives(Need::Replay));
+    let (mut views, mut seen, mut told) = (Views::new(&head).unwrap(), Vec::new(), Vec::new());
+    let mut take = |line: Line| -> Result<(), TestCaseError> {
+        told.extend(
+            views.take(&line).map_err(|e| TestCaseError::fail(e.to_string()))?.map(|asked| asked.view),
+        );
+        Ok(())
+    };
+    // Of the plan that is being served: rollouts asked for, and sampled so far.
+    let (mut asked, mut sampled, mut lost, mut all) = (0, 0, 0, 0);
+    loop {
+        match run.next(&costs) {
+            Next::Decide(view) => {
+                let decided = run.decided("dice", &plan(&view, replay), &costs).unwrap();
+                let wanted = match &decided.call.plan.action {
+                    Action::Sample(requests) => total(requests),
+                    Action::Train(_) => 0,
+                };
+                (asked, sampled) = (wanted, 0);
+                seen.push((*view).clone());
+                take(Line::Call(decided.call))?;
+            }
+            Next::Sample(grant, _) => {
+                let told = outcomes(&grant, run.of.seed, run.state.version);
+                (sampled, all) = (sampled + told.len() as u64, all + told.len() as u64);
+                lost += told.iter().filter(|outcome| outcome.is_lost()).count() as u64;
+                let most = asked * u64::from(1 + run.of.retries);
+                prop_assert!(
+                    sampled <= most,
+                    "{sampled} rollouts of {asked} with {} retries",
+                    run.of.retries
+                );
+                let took = run.sampled(&told, &[], &costs).unwrap();
+                took.rollouts.map_or(Ok(()), |rollouts| take(Line::Rollouts(rollouts)))?;
+            }
+            Next::Update(rollouts, _) => _ = run.updated(!rollouts.is_empty(), Vec::new(), &costs),
+            Next::Finish(..) => run.finished(Vec::new(), Compute::default(), &costs),
+            Next::Begin(..) => {}
+            Next::Evaluate => run.evaluated(Scores::default()),
+            Next::Step(end) => take(Line::Step(end))?,
+            Next::Over(end) => {
+                take(Line::End(*end))?;
+                break;
+            }
+            Next::Wait => panic!("nothing is out"),
+        }
+    }
+    prop_assert_eq!(seen, told);
+    prop_assert_eq!(all, run.state.ledger.spent().run_rollouts);
+    prop_assert!(lost > 0 || all < 100);
+    Ok(())
+}
+
+/// Drawn again are exactly those that were lost: with one of each four lost, and enough of everything else.
+#[test]
+fn a_request_gets_what_it_asked_for_though_environments_fail() {
+    let mut run = fresh(3, 10_000, None, false, 0);
+    run.of.retries = 2;
+    let Next::Decide(view) = run.next(&costs) else { panic!() };
+    let prompt = view.pool[0].id;
+    let ask = Plan::of(Action::Sample(vec![Request::new(prompt, 8)]));
+    run.decided("p", &ask, &costs).unwrap();
+    let mut portions = Vec::new();
+    while let Next::Sample(grant, _) = run.next(&costs) {
+        let lines = grant.lines();
+        let positions = lines.iter().flat_map(|line| line.first..line.first + line.count);
+        let told: Vec<Outcome> = positions
+            .map(|position| match position % 4 {
+                0 => Outcome {
+                    reward: None,
+                    stopped: Some(Stopped::EnvironmentError),
+                    ..Outcome::of(prompt, position, 0.0, false)
+                },
+                _ => Outcome::of(prompt, position, 1.0, true),
+            })
+            .collect();
+        portions.push(told.iter().map(|outcome| outcome.position).collect::<Vec<_>>());
+        run.sampled(&told, &[], &costs).unwrap();
+    }
+    // Positions 0 and 4 are lost, then 8, which is drawn again as 10.
+    assert_eq!(portions, [vec![0, 1, 2, 3, 4, 5, 6, 7], vec![8, 9], vec![10]]);
+    let Next::Decide(view) = run.next(&costs) else { panic!() };
+    assert_eq!((view.groups[0].len(), view.unscored[0].rollouts), (8, 3));
+    assert_eq!(run.state.ledger.spent().run_rollouts, 11, "each of them is paid for");
+}
+
+fn head(run: &Loop) -> Head {
+    let text = |text: &str| text.to_owned();
+    let policy = PolicyStamp {
+        name: text("dice"),
+        version: text(""),
+        contract: text(""),
+        sha256: text(""),
+        draft: false,
+    };
+    Head {
+        format: FORMAT,
+        allot: text(""),
+        name: None,
+        policy,
+        engine: text(""),
+        signals: Vec::new(),
+        seed: run.of.seed,
+        order: Order::Shuffled,
+        run: run.of.run.clone(),
+        retries: run.of.retries,
+        limits: run.state.ledger.limits(),
+        ceilings: Ceilings::default(),
+        caps: CapsStamp { fuel: 1, seconds: 1.0, memory: 1 },
+        state: text(""),
+        accuracy: None,
+        scores: Vec::new(),
+        advantage: None,
+        training: None,
+        world: None,
+    }
 }
 
 /// What a view has no room for was once taken for the end of a run with a lag, unless it was stopped there.

@@ -73,7 +73,7 @@ impl Allocator {
         let of = Of { policy: sha256, run: constants, seed, tokens, columns };
         let (seed, scale, bounds) = (setup.seed, setup.advantage, Bounds::default());
         // A trainer decides itself when to evaluate.
-        let constants = Constants { run, seed, scale, bounds, every: None };
+        let constants = Constants { run, seed, scale, bounds, every: None, retries: 0 };
         Ok(Self {
             of,
             policy,

@@ -152,6 +152,7 @@ impl Setup {
             seed: self.seed,
             order: self.order,
             run,
+            retries: 0,
             limits: self.limits(),
             ceilings: Ceilings::default(),
             caps: policy.caps(),

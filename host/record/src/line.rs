@@ -59,6 +59,9 @@ pub struct Head {
     pub order: Order,
     /// The run as the policy sees it, including the policy's settings.
     pub run: Run,
+    /// How often a plan's request is served again the rollouts that it lost to their environment.
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
+    pub retries: u32,
     /// The limits on rounds, rollouts and tokens.
     pub limits: Limits,
     /// The limits on operations and seconds, if there are any.
@@ -193,6 +196,9 @@ pub struct Sampled {
     /// Number of further rollouts that could not be scored.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub unscorable: u32,
+    /// How many of these were lost to their environment.
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
+    pub lost: u32,
 }
 
 /// The end of a step.
@@ -325,11 +331,13 @@ impl Sampled {
                     stopped: Vec::new(),
                     starts: Vec::new(),
                     unscorable: 0,
+                    lost: 0,
                 });
             }
             let Some(last) = all.last_mut() else { continue };
             let Some(reward) = outcome.reward else {
                 last.unscorable += 1;
+                last.lost += u32::from(outcome.is_lost());
                 continue;
             };
             last.rewards.push(reward);
@@ -404,7 +412,7 @@ impl Call {
         granted: u64,
     ) -> Self {
         let asked = match &plan.action {
-            Action::Sample(requests) => total(&Portions::of(requests).due()),
+            Action::Sample(requests) => total(&Portions::of(requests, 0).due()),
             Action::Train(_) => 0,
         };
         let Plan { action, skip, defer, evict, state: _, metrics } = plan;

@@ -32,8 +32,9 @@ pub struct Views {
     /// In a run with a lag: for each decided step without a line in the record, whether it updates the
     /// model, and how many held rollouts it discards: [`Call::unaffordable`].
     waiting: VecDeque<(bool, u64)>,
-    /// The unfinished requests of the plan.
+    /// The unfinished requests of the plan, and how often these are served again what they lost.
     portions: Portions,
+    retries: u32,
     /// Rollouts granted and not recorded yet, by prompt, with sampler settings that differ from the run's.
     granted: HashMap<PromptId, (u64, Option<SamplerSettings>)>,
     ended: bool,
@@ -64,6 +65,7 @@ impl Views {
             plan: None,
             waiting: VecDeque::new(),
             portions: Portions::default(),
+            retries: head.retries,
             granted: HashMap::new(),
             ended: false,
         })
@@ -132,7 +134,7 @@ impl Views {
         let distinct: HashSet<PromptId> = self.pool.iter().map(|p| p.id).collect();
         let told = Call::counts(&self.pool, &groups) == call.counts && distinct.len() == self.pool.len();
         let portions = match &call.plan.action {
-            Action::Sample(requests) => Portions::of(requests),
+            Action::Sample(requests) => Portions::of(requests, self.retries),
             Action::Train(_) => Portions::default(),
         };
         let asked = total(&portions.due());
@@ -220,18 +222,20 @@ impl Views {
         if (at.0, at.1.saturating_add(1)) != self.next {
             return Err(inconsistent(at));
         }
-        let (mut came, mut scored) = (0, Vec::new());
+        let (mut came, mut scored, mut lost) = (0, Vec::new(), Vec::new());
         for sampled in &rollouts.sampled {
             let outcomes = sampled.outcomes().ok_or_else(|| inconsistent(at))?;
             let told = outcomes.len() as u64 + u64::from(sampled.unscorable);
             let granted = self.granted.remove(&sampled.prompt).filter(|(granted, _)| *granted == told);
             let (_, sampling) = granted.ok_or_else(|| inconsistent(at))?;
             came += told;
+            // Their outcomes have what they continue.
+            lost.extend((0..sampled.lost).map(|_| (sampled.prompt, None)));
             scored.extend(outcomes.iter().map(|outcome| (outcome.prompt, outcome.correct)));
             self.buffer.add(outcomes.into_iter().map(|outcome| Outcome { sampling, ..outcome }));
             self.buffer.add_unscorable(sampled.prompt, sampled.unscorable);
         }
-        self.portions.came(came, scored);
+        self.portions.came(came, scored, lost);
         if rollouts.more > 0 {
             if !self.granted.is_empty() || rollouts.more > total(&self.portions.due()) {
                 return Err(inconsistent(at));

@@ -31,6 +31,9 @@ pub struct EnvironmentSettings {
     /// Most episodes that are open at a time; by default all that a step asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_open: Option<u32>,
+    /// How often an episode that was lost to its environment is drawn again.
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
+    pub retries: u32,
     /// Whether an environment of class `class` replies alike whenever it begins alike and hears the same, so that
     /// rollouts can be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,6 +266,14 @@ impl EnvironmentSettings {
         if let (Some((key, _)), true) = (given, self.environment.embedded().is_some()) {
             return refused(format!("has `environment.{key}`, which `{own}` does not have"), "leave it out");
         }
+        if self.retries > MOST_RETRIES {
+            let what = format!(
+                "`{name}`: `environment.retries` is {}; expected at most {MOST_RETRIES}",
+                self.retries
+            );
+            let hint = "an environment that fails so often needs mending; `allot rollouts` shows why each episode was lost";
+            return Err(Error::new(what).hint(hint));
+        }
         let process = self.process.clone().unwrap_or_default();
         let seconds = [
             ("max_seconds", self.max_seconds.unwrap_or(1.0)),
@@ -281,6 +292,9 @@ impl EnvironmentSettings {
         Ok(())
     }
 }
+
+/// More draws of a lost episode than any failure by chance needs.
+const MOST_RETRIES: u32 = 16;
 
 fn turns() -> u32 {
     16
