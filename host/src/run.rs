@@ -184,7 +184,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             self.paid = paid.collect();
             return Err(Stop::Interrupted);
         }
-        // A rollout without a verdict is unscorable, but never lost.
+        // A rollout without a verdict is unscorable, but it still counts.
         let scored = paid.map(|paid| (paid.sample, paid.verdict.unwrap_or(UNSCORABLE)));
         let (samples, verdicts): (Vec<_>, Vec<_>) = scored.unzip();
         self.run.state.measured.compute += self.engine.sampled(&lines, &samples);

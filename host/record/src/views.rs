@@ -229,7 +229,10 @@ impl Views {
             let granted = self.granted.remove(&sampled.prompt).filter(|(granted, _)| *granted == told);
             let (_, sampling) = granted.ok_or_else(|| inconsistent(at))?;
             came += told;
-            // Their outcomes have what they continue.
+            if sampled.lost > sampled.unscorable {
+                return Err(inconsistent(at));
+            }
+            // Only their number matters here: what each continues is in the outcomes.
             lost.extend((0..sampled.lost).map(|_| (sampled.prompt, None)));
             scored.extend(outcomes.iter().map(|outcome| (outcome.prompt, outcome.correct)));
             self.buffer.add(outcomes.into_iter().map(|outcome| Outcome { sampling, ..outcome }));

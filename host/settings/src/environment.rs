@@ -31,7 +31,7 @@ pub struct EnvironmentSettings {
     /// Most episodes that are open at a time; by default all that a step asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_open: Option<u32>,
-    /// How often an episode that was lost to its environment is drawn again.
+    /// How often a request's episodes that were lost to their environment are drawn again.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub retries: u32,
     /// Whether an environment of class `class` replies alike whenever it begins alike and hears the same, so that
@@ -261,6 +261,7 @@ impl EnvironmentSettings {
             ("max_tool_calls", self.max_tool_calls.is_some()),
             ("max_open", self.max_open.is_some()),
             ("deterministic", self.deterministic.is_some()),
+            ("retries", self.retries > 0),
         ];
         let given = of_class.iter().find(|(_, given)| *given);
         if let (Some((key, _)), true) = (given, self.environment.embedded().is_some()) {

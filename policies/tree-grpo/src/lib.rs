@@ -68,7 +68,11 @@ impl Policy for TreeGrpo {
                 return Ok(Plan::sample(view.offer(run.groups).map(|p| Request::new(p.id, trees))));
             }
         }
-        let trees: Vec<Vec<u32>> = view.groups.iter().map(|group| state.trees_of(group)).collect();
+        // Where a rollout was lost, those behind it are not where they were asked for: it may have been drawn again,
+        // behind all others.
+        let whole = |group: &Group| view.unscored.iter().all(|lost| lost.prompt != group.prompt);
+        let trees: Vec<Vec<u32>> =
+            view.groups.iter().map(|group| state.trees_of(group, whole(group))).collect();
         if (1..=settings.expansions).contains(&view.round) && view.budget.open() && !trees.is_empty() {
             let mut chance = Chance::new(view.seed);
             let mut grown = Vec::with_capacity(trees.len());
@@ -114,9 +118,10 @@ impl TreeGrpoSettings {
 }
 
 impl TreeGrpoState {
-    /// The tree of each of a group's rollouts, by the position of the rollout that began it.
-    fn trees_of(&self, group: &Group) -> Vec<u32> {
-        let asked = self.trees.iter().find(|(prompt, _)| *prompt == group.prompt);
+    /// The tree of each of a group's rollouts, by the position of the rollout that began it: as they were asked for, if
+    /// the group is whole.
+    fn trees_of(&self, group: &Group, whole: bool) -> Vec<u32> {
+        let asked = self.trees.iter().find(|(prompt, _)| whole && *prompt == group.prompt);
         match asked.filter(|(_, trees)| trees.len() == group.len()) {
             Some((_, trees)) => trees.clone(),
             None => by_origin(group),
@@ -223,11 +228,16 @@ mod tests {
     fn where_a_rollout_is_lost_only_origins_tell_trees() {
         let state = TreeGrpoState { trees: vec![(3, vec![0, 1, 0, 1])] };
         let of = |marks: &[u8], origins| {
-            state.trees_of(&Group { origins, ..made::episodes(3, marks, &vec![2; marks.len()]) })
+            state.trees_of(&Group { origins, ..made::episodes(3, marks, &vec![2; marks.len()]) }, true)
         };
         assert_eq!(of(&[1, 0, 1, 0], vec![None, None, None, Some(origin(1, 0))]), [0, 1, 0, 1]);
         assert_eq!(of(&[1, 0, 1], vec![None, None, Some(origin(1, 0))]), [0, 1, 1]);
         assert_eq!(of(&[1, 0, 1], vec![None; 3]), [0, 1, 2]);
+        // The one that continued rollout 0 was lost and drawn again, behind the one that continued 1.
+        let origins = vec![None, None, Some(origin(1, 0)), Some(origin(0, 0))];
+        let group = Group { origins, ..made::episodes(3, &[1, 0, 1, 0], &[2; 4]) };
+        assert_eq!(state.trees_of(&group, false), [0, 1, 1, 0]);
+        assert_eq!(state.trees_of(&group, true), [0, 1, 0, 1], "as they were asked for");
     }
 
     #[test]

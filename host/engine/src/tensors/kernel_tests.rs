@@ -54,6 +54,20 @@ fn every_kernel_has_its_name() {
     assert!(KERNELS.iter().all(|name| kernels.contains(&format!(" {name}("))));
 }
 
+/// A block may have 99 KiB on every GPU from compute capability 8.0 on, and a kind without these kernels asks for nothing.
+#[test]
+fn tiles_fit_into_shared_memory() {
+    for (bf16, head) in
+        [(true, 64), (true, 128), (true, 256), (true, 80), (false, 64), (false, 128), (false, 256)]
+    {
+        let kind = KernelConfig { bf16, head, heads: 4, kv_heads: 2 };
+        assert_eq!(kind.flash(), bf16 && head != 80 && head != 256);
+        for kernel in KERNELS.iter().filter(|_| kind.flash()) {
+            assert!(kind.flash_shared(kernel) <= 99 << 10, "{kernel} {kind:?}");
+        }
+    }
+}
+
 fn any(stream: &mut Stream, dims: &[usize], scale: f64) -> Tensor {
     let count: usize = dims.iter().product();
     let numbers: Vec<f32> = (0..count).map(|_| ((stream.unit() * 2.0 - 1.0) * scale) as f32).collect();

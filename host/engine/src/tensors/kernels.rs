@@ -130,12 +130,12 @@ impl Kernels {
 
     /// Adds a part to the stream.
     fn add(&self, x: &Tensor, part: &Tensor) -> Result<Tensor> {
-        let (made, count) = (self.fresh(x.dims())?, x.elem_count());
+        let (made, eights) = (self.fresh(x.dims())?, x.elem_count() / 8);
         let buffers = self.lend([x, part])?;
         self.machine.rework(&[&made], &mut |made| {
             let mut args: Vec<Arg> = buffers.iter().chain(made).map(Arg::from).collect();
-            args.push(count.into());
-            self.launch("add", count.div_ceil(8 * THREADS), THREADS, &args)
+            args.push(eights.into());
+            self.launch("add", eights.div_ceil(THREADS), THREADS, &args)
         })?;
         Ok(made)
     }

@@ -199,10 +199,7 @@ impl KernelConfig {
                 shape.head
             ));
         }
-        // Each number of a row takes 4 bytes of a block's shared memory, and each 256 tokens take 16.
-        if shape.hidden > 12_288 {
-            return Err(format!("its kernels have widths of at most 12,288, and the model {}", shape.hidden));
-        }
+        // Each 256 tokens take 16 bytes of a block's shared memory.
         if shape.vocabulary > 1 << 19 {
             return Err(format!(
                 "its kernels draw from at most 524,288 tokens; here are {}",
@@ -224,9 +221,16 @@ impl KernelConfig {
         super::memory::flash(self.bf16, self.head)
     }
 
-    /// Bytes of shared memory of a block of `flash.cu` at most: two tiles of 64 rows and four of 64 columns.
-    pub fn flash_shared(&self) -> usize {
-        6 * 64 * self.head * self.size()
+    /// Bytes of shared memory of a block of one of the kernels of `flash.cu`: one or two tiles of its 64 rows, and four
+    /// of 64 columns; `flash_keys` has 32 where heads have 128 numbers.
+    pub fn flash_shared(&self, kernel: &str) -> usize {
+        let rows = match kernel {
+            "flash" => 64 + 4 * 64,
+            "flash_keys" if self.head == 128 => 2 * 64 + 4 * 32,
+            "flash_keys" | "flash_queries" => 2 * 64 + 4 * 64,
+            _ => 0,
+        };
+        rows * self.head * self.size()
     }
 
     pub fn size(&self) -> usize {

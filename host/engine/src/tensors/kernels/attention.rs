@@ -85,7 +85,7 @@ impl Kernels {
         let heads = if kernel == "flash_keys" { k.dim(1)? } else { h };
         let read = [&[q, k, v], more].concat();
         let read = read.into_iter().map(|tensor| self.machine.lend(tensor)).collect::<Result<Vec<_>>>()?;
-        let (blocks, shared) = ([heads, b, t.div_ceil(ROWS)], self.kind.flash_shared());
+        let (blocks, shared) = ([heads, b, t.div_ceil(ROWS)], self.kind.flash_shared(kernel));
         self.machine.rework(made, &mut |made| {
             let mut args: Vec<Arg> = read.iter().chain(made).map(Arg::from).collect();
             args.push(t.into());

@@ -13,7 +13,7 @@
 #define FLASH (BF16 && (HEAD == 64 || HEAD == 128))
 #define ROWS (16 * WARPS)
 #define EIGHTS (HEAD / 8)
-// What scores are multiplied with, as far as their slopes are concerned.
+// Gradients of scores are multiplied by this, as scores are divided by its inverse.
 #define SHRINK (1 / sqrtf((float)HEAD))
 
 // Columns of a tile, and blocks that a multiprocessor's registers are to hold: the fastest of those that were tried

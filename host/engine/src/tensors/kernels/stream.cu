@@ -11,10 +11,10 @@ extern "C" __global__ void embed(const number* table, const unsigned* slots, con
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) store(to + i, load(from + i));
 }
 
-// sum = a + b, `count` numbers each, eight a thread.
+// sum = a + b, `count` times eight numbers each, eight a thread.
 extern "C" __global__ void add(const number* a, const number* b, number* sum, int count) {
-    int i = (blockIdx.x * blockDim.x + threadIdx.x) * 8;
-    if (i >= count) return;
+    u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (i >= (u64)count * 8) return;
     Eight x = load(a + i), y = load(b + i);
 #pragma unroll
     for (int j = 0; j < 8; j++) x.at[j] += y.at[j];
