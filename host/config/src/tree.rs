@@ -136,7 +136,10 @@ impl Tree {
                 let before = text.get(..at).unwrap_or(text);
                 let line = before.matches('\n').count();
                 let source = text.lines().nth(line).unwrap_or_default().trim();
-                format!("`{name}` line {}, `{}`", line + 1, cut(source))
+                // What a base wrote is its own; what is missing is the config's, too.
+                let missing = file > 0 && fault.what.starts_with("missing field");
+                let of = if missing { format!(", in a base of `{}`", self.name()) } else { String::new() };
+                format!("`{name}` line {}, `{}`{of}", line + 1, cut(source))
             }
         };
         let error = Error::new(format!("{place}: {}", fault.what));
