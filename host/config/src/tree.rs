@@ -137,7 +137,7 @@ impl Tree {
                 let line = before.matches('\n').count();
                 let source = text.lines().nth(line).unwrap_or_default().trim();
                 // What a base wrote is its own; what is missing is the config's, too.
-                let missing = file > 0 && fault.what.starts_with("missing field");
+                let missing = file > 0 && fault.missing.is_some();
                 let of = if missing { format!(", in a base of `{}`", self.name()) } else { String::new() };
                 format!("`{name}` line {}, `{}`{of}", line + 1, cut(source))
             }

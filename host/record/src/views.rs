@@ -233,7 +233,7 @@ impl Views {
                 return Err(inconsistent(at));
             }
             // Only their number matters here: what each continues is in the outcomes.
-            lost.extend((0..sampled.lost).map(|_| (sampled.prompt, None)));
+            lost.extend(std::iter::repeat_n((sampled.prompt, None), sampled.lost as usize));
             scored.extend(outcomes.iter().map(|outcome| (outcome.prompt, outcome.correct)));
             self.buffer.add(outcomes.into_iter().map(|outcome| Outcome { sampling, ..outcome }));
             self.buffer.add_unscorable(sampled.prompt, sampled.unscorable);

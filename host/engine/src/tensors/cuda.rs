@@ -57,10 +57,11 @@ impl Cuda {
         let module = format!("allot {kind:?}");
         let kernel = |name: &'static str| {
             let kernel = cuda.get_or_load_custom_func(name, &module, &ptx)?.into_cuda_function();
-            if kind.flash() && name.starts_with("flash") {
+            let shared = kind.flash_shared(name);
+            if shared > 0 {
                 // More than a launch may have without being asked for.
                 let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                kernel.set_attribute(most, kind.flash_shared(name) as i32).w()?;
+                kernel.set_attribute(most, shared as i32).w()?;
             }
             Ok((name, kernel))
         };

@@ -222,9 +222,11 @@ impl KernelConfig {
     }
 
     /// Bytes of shared memory of a block of one of the kernels of `flash.cu`: one or two tiles of its 64 rows, and four
-    /// of 64 columns; `flash_keys` has 32 where heads have 128 numbers.
+    /// of 64 columns; `flash_keys` has 32 where heads have 128 numbers. 0 for other kernels, and where `softmax.cu`
+    /// computes attention.
     pub fn flash_shared(&self, kernel: &str) -> usize {
         let rows = match kernel {
+            _ if !self.flash() => 0,
             "flash" => 64 + 4 * 64,
             "flash_keys" if self.head == 128 => 2 * 64 + 4 * 32,
             "flash_keys" | "flash_queries" => 2 * 64 + 4 * 64,

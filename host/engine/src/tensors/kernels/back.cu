@@ -26,7 +26,7 @@ extern "C" __global__ void norm_back(const number* x, const float* weight, const
         float mean = warp_sum(squares) / (float)width + epsilon;
         float pull = warp_sum(dots) / (float)width / mean;
         if (lane == 0) {
-            scales[row] = sqrtf(mean);
+            scales[row] = 1 / sqrtf(mean);
             pulls[row] = pull;
         }
     }
@@ -40,7 +40,7 @@ extern "C" __global__ void norm_back(const number* x, const float* weight, const
             u64 at = (u64)(first + row) * width + i;
             Eight value = load(x + at), slope = load(dout + at), more = {};
             if (past) more = load(past + at);
-            float scale = 1 / scales[row], pull = pulls[row];
+            float scale = scales[row], pull = pulls[row];
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 sums[j] += slope.at[j] * value.at[j] * scale;

@@ -131,6 +131,18 @@ __device__ inline void store(number* head, const float (&sums)[EIGHTS][4], int f
     }
 }
 
+// Waits for the columns of a step, while those of the next one are asked for.
+template <class Next>
+__device__ inline void turn_to(int step, int count, Next next) {
+    if (step + 1 < count) {
+        next(step + 1);
+        arrived<1>();
+    } else {
+        arrived<0>();
+    }
+    __syncthreads();
+}
+
 // One half of the backward pass. With KEYS, a block's rows are keys and columns queries, and it makes the
 // gradients of keys and of values; else rows are queries and columns keys, and it makes that of queries. Sums are over
 // the columns of `heads` query heads, which share the head of keys. `room` is 2 rows' and 4 columns' tiles.
@@ -170,13 +182,7 @@ __device__ inline void backward(number* room, const number* const (&mine)[2], co
     // Gradients of keys or of queries; of values.
     float sums[EIGHTS][4] = {}, more[EIGHTS][4] = {};
     for (int step = 0; step < heads * each; step++) {
-        if (step + 1 < heads * each) {
-            next(step + 1);
-            arrived<1>();
-        } else {
-            arrived<0>();
-        }
-        __syncthreads();
+        turn_to(step, heads * each, next);
         number* a = rest + step % 2 * 2 * WIDTH * HEAD;
         number* b = a + WIDTH * HEAD;
         int column = (from + step % each) * WIDTH;
@@ -254,13 +260,7 @@ extern "C" __global__ void __launch_bounds__(WARPS* WARP, RESIDENT_FLASH)
 
     float top[2] = {NOTHING, NOTHING}, total[2] = {}, values[EIGHTS][4] = {};
     for (int step = 0; step < count; step++) {
-        if (step + 1 < count) {
-            next(step + 1);
-            arrived<1>();
-        } else {
-            arrived<0>();
-        }
-        __syncthreads();
+        turn_to(step, count, next);
         number* keys = rest + step % 2 * 2 * COLUMNS * HEAD;
         float scores[COLUMNS / 8][4];
         unsigned weights[COLUMNS / 8][2];
