@@ -56,6 +56,21 @@ fn a_page_has_one_title_in_the_contents_and_in_its_heading() {
     assert!(found > 20, "{found}");
 }
 
+/// Who hears a table hears the heading of a column before each of its cells.
+#[test]
+fn each_column_of_a_table_has_a_heading() {
+    let rule = |line: &str| line.starts_with("|-") && line.chars().all(|c| "|-: ".contains(c));
+    let mut found = 0;
+    for page in all().iter().filter(|page| !page.path.starts_with(ARCHIVE)) {
+        for pair in page.lines().windows(2).filter(|pair| rule(pair[1])) {
+            let empty = pair[0].trim_matches('|').split('|').any(|heading| heading.trim().is_empty());
+            assert!(!empty, "{}: a column without a heading: {}", page.path, pair[0]);
+            found += 1;
+        }
+    }
+    assert!(found > 50, "{found}");
+}
+
 /// A reader who comes to an old measurement learns first which page has what is true today.
 #[test]
 fn an_archived_page_begins_with_what_supersedes_it() {
