@@ -16,7 +16,7 @@ fn root() -> &'static Path {
 type Contract = (&'static str, &'static str);
 
 const POLICY: Contract = ("wit/0.3/allocation.wit", "policy");
-const GRADER: Contract = ("wit/reward/0.1/reward.wit", "reward");
+const GRADER: Contract = ("wit/reward/0.2/reward.wit", "reward");
 
 /// What a generator makes of a contract.
 fn generated((file, world): Contract, mut generator: Box<dyn WorldGenerator>) -> Files {

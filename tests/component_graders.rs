@@ -84,7 +84,7 @@ fn a_grader_is_started_built_checked_and_judges_a_run() {
         checked.starts_with("plain 0.1.0  right is what is a gold answer\n    caseless = false"),
         "{checked}"
     );
-    assert!(checked.contains("pass  links: contract rollout:reward@0.1.0"), "{checked}");
+    assert!(checked.contains("pass  links: contract rollout:reward@0.2.0"), "{checked}");
     assert!(checked.ends_with("exit code 0") && !checked.contains("FAIL"), "{checked}");
     assert!(!checked.contains("warn"), "{checked}");
     let card = scratch.allot(&["check", "./plain.wasm", "--json", "--set", "caseless=true"]);
@@ -112,7 +112,7 @@ fn a_grader_is_started_built_checked_and_judges_a_run() {
     let record = scratch.read("component/record.jsonl");
     let head = record.lines().next().unwrap();
     let sha256 = allot_component::sha256(std::fs::read(scratch.path().join("plain.wasm")).unwrap());
-    assert!(head.contains("rollout:reward@0.1.0") && head.contains(&sha256), "{head}");
+    assert!(head.contains("rollout:reward@0.2.0") && head.contains(&sha256), "{head}");
     assert!(head.contains("caseless"), "{head}");
 }
 

@@ -88,7 +88,7 @@ fn a_grader_works_as_it_comes(language: Language) {
         tools::component(&format!("template-grader-{lang}"), &scratch.path().join("fresh"), language);
     scratch.write("fresh.wasm", component);
     let checked = scratch.allot(&["check", "./fresh.wasm", "--within", "3600"]);
-    assert!(checked.contains("pass  links: contract rollout:reward@0.1.0"), "{checked}");
+    assert!(checked.contains("pass  links: contract rollout:reward@0.2.0"), "{checked}");
     assert!(checked.ends_with("exit code 0") && !checked.contains("FAIL"), "{checked}");
     assert!(!checked.contains("warn"), "{checked}");
 

@@ -14,15 +14,18 @@ pub const CONTRACT_0_2: &str = include_str!("../../../wit/0.2/allocation.wit");
 /// The first contract, for projects whose SDK is of that version.
 pub const CONTRACT_0_1: &str = include_str!("../../../wit/0.1/allocation.wit");
 
-/// The contract of graders.
-pub const REWARD: &str = include_str!("../../../wit/reward/0.1/reward.wit");
+/// The contract of new graders.
+pub const REWARD: &str = include_str!("../../../wit/reward/0.2/reward.wit");
+/// The first contract of graders, for projects whose SDK is of that version.
+pub const REWARD_0_1: &str = include_str!("../../../wit/reward/0.1/reward.wit");
 
 /// The contracts of a module, by the prefix of its exports' names.
-const BY_EXPORT: [(&str, Kind, &str); 4] = [
+const BY_EXPORT: [(&str, Kind, &str); 5] = [
     ("rollout:allocation/allocator@0.1", Kind::Policy, CONTRACT_0_1),
     ("rollout:allocation/allocator@0.2", Kind::Policy, CONTRACT_0_2),
     ("rollout:allocation/allocator@0.3", Kind::Policy, CONTRACT),
-    ("rollout:reward/grader@0.1", Kind::Grader, REWARD),
+    ("rollout:reward/grader@0.1", Kind::Grader, REWARD_0_1),
+    ("rollout:reward/grader@0.2", Kind::Grader, REWARD),
 ];
 
 /// Makes a component of a core module's bytes or text. A component is returned unchanged.

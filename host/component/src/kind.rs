@@ -6,7 +6,7 @@ pub enum Kind {
     /// A policy, which allocates rollouts: `wit/0.3/allocation.wit`.
     #[default]
     Policy,
-    /// A grader, which grades answers: `wit/reward/0.1/reward.wit`.
+    /// A grader, which grades answers: `wit/reward/0.2/reward.wit`.
     Grader,
 }
 

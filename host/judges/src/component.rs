@@ -1,8 +1,10 @@
 //! Graders that are components, called in batches on all cores. An opinion depends only on the answer, its
-//! problem, the settings and the limits: a batch that fails is graded again, one answer at a time.
+//! problem, the settings and the limits: a batch that fails is graded again, one answer at a time. If a grader compares
+//! answers, a batch is a group, and an opinion depends on the group, too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use allot_allocation::{Value, shown};
 use allot_base::{Error, Result, cache, is_registry_address, panics::caught, turn};
@@ -12,7 +14,7 @@ use allot_settings::ComponentConfig;
 
 use super::identity::{GraderPreflight, Identity};
 use super::protocol::{Hello, Judgement, Opinion, Question};
-use super::workers::Workers;
+use super::workers::{Batch, Groups, Workers};
 
 /// Answers of a batch. The number is the same on every machine, so that even a grader with hidden state
 /// gets the same calls. Larger batches save little, and leave cores idle at the end of a round.
@@ -67,14 +69,14 @@ struct Loaded {
     settings: Vec<(String, Value)>,
 }
 
-/// Answers and their places.
-type Batch = Vec<(usize, Question)>;
-
 /// A grader that is a component.
 pub struct Components {
+    loaded: Arc<Loaded>,
     workers: Workers<Batch, Vec<(usize, Opinion)>>,
     /// Answers that wait for a full batch.
     waiting: Batch,
+    /// Answers whose group is not complete, if they are compared.
+    groups: Groups,
 }
 
 impl Components {
@@ -84,21 +86,27 @@ impl Components {
     ///
     /// A component that cannot be loaded, or has changed since.
     pub fn new(config: &ComponentConfig, known: Option<&Identity>) -> Result<Self> {
-        let loaded = Loaded::open(config)?;
+        let loaded = Arc::new(Loaded::open(config)?);
         let (identity, words) = (loaded.identity(), words(config));
         if let Some(how) = known.and_then(|known| identity.apart(known, &words)) {
             return Err(Error::new(format!("the grader has changed since the run began: {how}")));
         }
+        let judge = Arc::clone(&loaded);
         let workers = Workers::computing(move |batch: Batch| {
             let (places, questions): (Vec<usize>, Vec<Question>) = batch.into_iter().unzip();
             // A panic in the Wasm engine is turned into an opinion.
-            let opinions = caught(|| loaded.opinions(&questions)).unwrap_or_else(|why| {
-                let name = &loaded.grader.description().name;
+            let opinions = caught(|| judge.opinions(&questions)).unwrap_or_else(|why| {
+                let name = &judge.grader.description().name;
                 vec![Err(format!("grader `{name}` could not be called: {why}")); questions.len()]
             });
             places.into_iter().zip(opinions).collect()
         });
-        Ok(Self { workers, waiting: Vec::new() })
+        Ok(Self { loaded, workers, waiting: Vec::new(), groups: Groups::default() })
+    }
+
+    /// Returns whether the grader compares the answers of a group.
+    pub fn compare(&self) -> bool {
+        self.loaded.grader.description().compares
     }
 
     /// Loads the component, passes it its settings and grades an answer. Returns its identity. `weights`
@@ -138,15 +146,19 @@ impl Components {
         Ok(GraderPreflight { identity: loaded.identity(), words: words(config), opinion })
     }
 
-    /// Starts grading an answer, as soon as its batch is full.
+    /// Starts grading an answer, as soon as its batch is full. An answer that is compared waits for its group.
     pub fn begin(&mut self, place: usize, question: Question) {
+        if self.compare() {
+            return self.groups.add(place, question);
+        }
         self.waiting.push((place, question));
         if self.waiting.len() == BATCH {
             self.workers.begin(std::mem::take(&mut self.waiting));
         }
     }
 
-    /// Returns the opinions on all answers since the last call, with their places, in any order.
+    /// Returns the opinions on all answers since the last call, with their places, in any order: no group gets further
+    /// answers.
     ///
     /// # Errors
     ///
@@ -154,6 +166,9 @@ impl Components {
     pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
         if !self.waiting.is_empty() {
             self.workers.begin(std::mem::take(&mut self.waiting));
+        }
+        for group in self.groups.complete() {
+            self.workers.begin(group);
         }
         Ok(self.workers.finish().await?.into_iter().flatten().collect())
     }
@@ -188,7 +203,7 @@ impl Loaded {
     }
 
     /// Returns an opinion on each answer, as if each had been graded alone. A batch shares the limits of
-    /// one call. If the batch fails, each answer is graded alone.
+    /// one call. If the batch fails, each answer is graded alone; but a group that fails has no verdict.
     fn opinions(&self, questions: &[Question]) -> Vec<Opinion> {
         let name = &self.grader.description().name;
         let batch: Vec<Asked<'_>> = questions.iter().map(asked).collect();
@@ -199,18 +214,21 @@ impl Loaded {
             let (verdicts, _) = self.grader.grade(&self.settings, batch)?;
             Ok(verdicts.into_iter().map(opinion).collect())
         };
-        let alone = |asked: &Asked<'_>| {
-            let opinion = together(std::slice::from_ref(asked)).map(|mut one| one.remove(0));
-            opinion.unwrap_or_else(|fault| {
-                Err(format!("grader `{name}` {}", shown::lines(&fault.to_string(), TROUBLE)))
+        let or_failed = |batch: &[Asked<'_>]| {
+            together(batch).unwrap_or_else(|fault| {
+                let why = format!("grader `{name}` {}", shown::lines(&fault.to_string(), TROUBLE));
+                vec![Err(why); batch.len()]
             })
         };
+        if self.grader.description().compares {
+            return or_failed(&batch);
+        }
         if let [_, _, ..] = batch[..]
             && let Ok(all) = together(&batch)
         {
             return all;
         }
-        batch.iter().map(alone).collect()
+        batch.iter().flat_map(|asked| or_failed(std::slice::from_ref(asked))).collect()
     }
 }
 

@@ -90,7 +90,7 @@ impl Graders {
 
     /// Returns whether a grader compares answers to the same prompt.
     pub fn compare(&self) -> bool {
-        self.config.each().iter().any(RewardConfig::compares)
+        self.all.iter().any(Single::compares)
     }
 
     /// Stores the replies of servers in a run's folder, and reuses those that are already there. `notice`

@@ -2,7 +2,6 @@
 //! process fails, its answer is unscorable and another process starts. Opinions are ordered by the answers'
 //! places, so it does not matter which process graded an answer.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::identity::{GraderPreflight, Identity};
 use super::process::Process;
 use super::program::Failure;
 use super::protocol::{Opinion, Question};
-use super::workers::Workers;
+use super::workers::{Batch, Groups, Workers};
 
 /// The script of grader `math-verify`.
 const MATH_VERIFY: &str = crate::python::math::JUDGE;
@@ -169,18 +168,15 @@ impl GraderCommand {
     }
 }
 
-/// Questions that a process is asked together, by place: one, or those about a group.
-type Asked = Vec<(usize, Question)>;
-
 /// The opinions on them.
 type Told = Vec<(usize, Opinion)>;
 
 /// A grader that consists of processes. They start when they are needed, and end with it.
 pub struct Processes {
     shared: Arc<Shared>,
-    workers: Workers<Asked, Told>,
+    workers: Workers<Batch, Told>,
     /// Answers whose group is not complete, if groups are asked about.
-    groups: BTreeMap<u32, Asked>,
+    groups: Groups,
 }
 
 /// The state that all questions share.
@@ -196,14 +192,19 @@ impl Processes {
         let processes = command.processes;
         let shared = Arc::new(Shared { command, idle: Mutex::default() });
         let asked = Arc::clone(&shared);
-        let workers = Workers::waiting(processes, move |asked_about: Asked| {
+        let workers = Workers::waiting(processes, move |asked_about: Batch| {
             let shared = Arc::clone(&asked);
             async move {
                 let (places, questions): (Vec<usize>, Vec<Question>) = asked_about.into_iter().unzip();
                 Ok(places.into_iter().zip(shared.opinions(&questions).await?).collect())
             }
         });
-        Self { shared, workers, groups: BTreeMap::new() }
+        Self { shared, workers, groups: Groups::default() }
+    }
+
+    /// Returns whether answers of a group are compared.
+    pub fn compare(&self) -> bool {
+        self.shared.command.group
     }
 
     /// Starts a process, sends it the greeting and ends it. Must not be called from async code.
@@ -217,8 +218,8 @@ impl Processes {
 
     /// Asks a question without waiting for the opinion. A question about a group waits for the others of its group.
     pub fn begin(&mut self, place: usize, question: Question) {
-        if self.shared.command.group {
-            self.groups.entry(question.group).or_default().push((place, question));
+        if self.compare() {
+            self.groups.add(place, question);
         } else {
             self.workers.begin(vec![(place, question)]);
         }
@@ -227,9 +228,7 @@ impl Processes {
     /// Returns the opinions on all questions, by place, in any order: no group gets further answers. Fails if no process
     /// can be started.
     pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
-        for (_, mut group) in std::mem::take(&mut self.groups) {
-            // In the order of sampling, whichever was complete first.
-            group.sort_by_key(|(place, _)| *place);
+        for group in self.groups.complete() {
             self.workers.begin(group);
         }
         Ok(self.workers.finish().await?.into_iter().flatten().collect())

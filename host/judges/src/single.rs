@@ -71,6 +71,15 @@ impl Single {
         }
     }
 
+    /// Returns whether the grader compares answers to the same prompt.
+    pub fn compares(&self) -> bool {
+        match &self.by {
+            By::Processes(processes) => processes.compare(),
+            By::Components(components) => components.compare(),
+            By::Grader(_) | By::Pattern(_) | By::Sandboxed(_) | By::Http(_) | By::Episodes => false,
+        }
+    }
+
     /// See [`Http::keep`].
     pub fn keep(&mut self, file: &Path, notice: fn(&str)) {
         if let By::Http(http) = &mut self.by {

@@ -1,7 +1,7 @@
 //! Workers for all graders that do not answer at once. They work while the run's own thread samples. A
 //! round of questions ends when all are answered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::pending;
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -13,7 +13,7 @@ use allot_remote::runtime;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::protocol::Opinion;
+use super::protocol::{Opinion, Question};
 
 /// Answers questions concurrently, each as a task of the program's runtime. The number of waiting questions
 /// is limited only by the number of a step's rollouts.
@@ -87,6 +87,28 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
             answers.push(answered.map_err(|e| Error::new(format!("grading was interrupted: {e}")))??);
         }
         Ok(answers)
+    }
+}
+
+/// Questions that are asked together, with the places of their answers.
+pub(crate) type Batch = Vec<(usize, Question)>;
+
+/// A round's questions by group, for graders that compare answers.
+#[derive(Default)]
+pub(crate) struct Groups(BTreeMap<u32, Batch>);
+
+impl Groups {
+    /// Adds a question to its group.
+    pub fn add(&mut self, place: usize, question: Question) {
+        self.0.entry(question.group).or_default().push((place, question));
+    }
+
+    /// Takes all groups, each in the order of sampling, whichever answer was complete first.
+    pub fn complete(&mut self) -> impl Iterator<Item = Batch> + use<> {
+        std::mem::take(&mut self.0).into_values().map(|mut group| {
+            group.sort_by_key(|(place, _)| *place);
+            group
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Macros shared by the adapters of all contract versions. bindgen generates new types for each version.
 
+pub(crate) mod graders;
 pub(crate) mod since_0_2;
 
 /// Conversions between the host's types and the types of the modules `types` and `log` in scope.

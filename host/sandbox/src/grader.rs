@@ -8,12 +8,11 @@ use crate::cost::Cost;
 use crate::description::usable_too;
 use crate::fault::{Fault, Misuse};
 use crate::inspection::Inspection;
-use crate::judged::{Asked, GraderDescription, Judged, NoVerdict, Score};
-use crate::kind::REWARD;
+use crate::judged::{Asked, GraderDescription, Judged, Linked, NoVerdict, Score};
+use crate::kind;
 use crate::restricted_wasi::Other;
-use crate::reward_v0_1::{self, GraderPre};
 use crate::sandbox::{Compiled, cause};
-use crate::{Kind, LoadError};
+use crate::{Kind, LoadError, reward_v0_1, reward_v0_2};
 
 /// Most bytes that a batch's verdicts may return, and the additional bytes for each answer.
 const ANSWER: usize = 1 << 20;
@@ -24,7 +23,7 @@ const PARTS: usize = 64;
 /// A grader that is loaded and described.
 pub struct Grader {
     caller: Caller,
-    linked: GraderPre,
+    linked: Linked,
     inspection: Inspection,
     description: GraderDescription,
     sha256: String,
@@ -35,13 +34,16 @@ impl Grader {
     pub(crate) fn new(compiled: Compiled) -> Result<Self, LoadError> {
         let Compiled { sandbox, component, inspection, sha256, size } = compiled;
         let caller = Caller::new(sandbox, inspection.wasi);
-        let contract = format!("{}@{REWARD}", Kind::Grader.package());
+        let version = &inspection.version;
+        let contract = format!("{}@{version}", Kind::Grader.package());
         let misfit = |e| LoadError::Misfit { contract: contract.clone(), why: cause(&e) };
-        let linked = reward_v0_1::link(&mut caller.linker()?, &component).map_err(misfit)?;
-        caller.fits(&contract, |store| linked.instantiate(store))?;
-        let described = caller.call(DESCRIPTION, None, |store| {
-            Ok(Ok(reward_v0_1::describe(&linked.instantiate(store)?, store)?))
-        });
+        let link = match kind::rank(Kind::Grader, version) {
+            Some(0) => reward_v0_1::link,
+            _ => reward_v0_2::link,
+        };
+        let linked = link(&mut caller.linker()?, &component).map_err(misfit)?;
+        caller.fits(&contract, &linked)?;
+        let described = caller.call(DESCRIPTION, None, |store| Ok(Ok(linked(store)?.describe(store)?)));
         let (description, _) = described.map_err(LoadError::Describe)?;
         usable(&description).map_err(LoadError::Description)?;
         Ok(Self { caller, linked, inspection, description, sha256, size })
@@ -74,13 +76,12 @@ impl Grader {
 
     /// Passes the settings to the grader's `begin` and returns the cost.
     pub fn begin(&self, settings: &[(String, Value)]) -> Result<Cost, Fault> {
-        let begun = self.caller.call(ANSWER, None, |store| {
-            reward_v0_1::begin(&self.linked.instantiate(store)?, store, settings)
-        });
+        let begun = self.caller.call(ANSWER, None, |store| (self.linked)(store)?.begin(store, settings));
         begun.map(|((), cost)| cost)
     }
 
-    /// Grades a batch of answers in a fresh instance and returns a verdict for each, in their order.
+    /// Grades a batch of answers in a fresh instance and returns a verdict for each, in their order. For a grader that
+    /// compares answers, a batch is a group.
     /// `begin` and all answers share the limits of one call.
     pub fn grade(
         &self,
@@ -109,14 +110,14 @@ impl Grader {
     ) -> Result<(Vec<Judged>, Cost), Fault> {
         let most = ANSWER + PER_ANSWER * batch.len();
         let (verdicts, cost) = self.caller.call(most, other, |store| {
-            let grader = self.linked.instantiate(store)?;
-            if let Err(refusal) = reward_v0_1::begin(&grader, store, settings)? {
+            let grader = (self.linked)(store)?;
+            if let Err(refusal) = grader.begin(store, settings)? {
                 return Ok(Err(refusal));
             }
             if other == Some(Other::Memory) {
-                reward_v0_1::grade(&grader, store, batch)?;
+                grader.grade(store, batch)?;
             }
-            let verdicts = reward_v0_1::grade(&grader, store, batch)?;
+            let verdicts = grader.grade(store, batch)?;
             if verdicts.len() != batch.len() {
                 let (given, asked) = (verdicts.len(), batch.len());
                 let what = format!("returned {given} verdicts for {asked} answers");

@@ -1,7 +1,15 @@
-//! A grader's description, and its verdicts on answers.
+//! A grader's description, its verdicts on answers, and its calls.
 
+use allot_allocation::Value;
 use allot_component::Setting;
 use thiserror::Error;
+use wasmtime::Store;
+
+use crate::calls::Answer;
+use crate::guest::GuestState;
+
+/// The most characters kept of the reason for an unscorable answer.
+pub(crate) const REASON: usize = 200;
 
 /// A grader's description of itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +24,8 @@ pub struct GraderDescription {
     pub settings: Vec<Setting>,
     /// Names of the parts of its rewards.
     pub parts: Vec<String>,
+    /// Whether its verdicts compare the answers of a group.
+    pub compares: bool,
 }
 
 /// An answer to be graded.
@@ -54,4 +64,17 @@ pub struct Score {
     pub reward: Option<f32>,
     /// The reward's parts, sorted by name; empty unless the grader returns parts.
     pub parts: Vec<(String, f32)>,
+}
+
+/// Makes fresh instances of a component whose imports and exports fit the contract.
+pub(crate) type Linked =
+    Box<dyn Fn(&mut Store<GuestState>) -> wasmtime::Result<Box<dyn Guest>> + Send + Sync>;
+
+/// A component instance, with the contract's three calls in the host's own types.
+pub(crate) trait Guest {
+    fn describe(&self, store: &mut Store<GuestState>) -> wasmtime::Result<GraderDescription>;
+
+    fn begin(&self, store: &mut Store<GuestState>, settings: &[(String, Value)]) -> Answer<()>;
+
+    fn grade(&self, store: &mut Store<GuestState>, batch: &[Asked<'_>]) -> wasmtime::Result<Vec<Judged>>;
 }

@@ -2,14 +2,12 @@
 
 use allot_component::Kind;
 
-/// The supported version of the graders' contract.
-pub(crate) const REWARD: &str = "0.1";
-
-/// Returns a contract's supported versions, oldest first; for policies, in the order of `Contract::ALL`.
+/// Returns a contract's supported versions, oldest first; for policies, in the order of `Contract::ALL`. Graders of the first
+/// are linked by `reward_v0_1`, all others by `reward_v0_2`.
 fn versions(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Policy => &["0.1", "0.2", "0.3"],
-        Kind::Grader => &[REWARD],
+        Kind::Grader => &["0.1", "0.2"],
     }
 }
 

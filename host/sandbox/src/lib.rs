@@ -36,6 +36,7 @@ mod kind;
 mod policy;
 mod restricted_wasi;
 mod reward_v0_1;
+mod reward_v0_2;
 mod sandbox;
 mod shown;
 mod v0_1;

@@ -233,11 +233,6 @@ impl RewardConfig {
         if self.graders.is_empty() { std::slice::from_ref(self) } else { &self.graders }
     }
 
-    /// Returns whether this grader compares answers to the same prompt.
-    pub fn compares(&self) -> bool {
-        self.functions.as_ref().is_some_and(|functions| functions.group)
-    }
-
     /// Returns whether this grader grades problems of a source.
     pub fn judges(&self, source: &str) -> bool {
         self.sources.is_empty() || self.sources.iter().any(|own| is_of(source, own))

@@ -11,7 +11,7 @@ use allot_config::grade::GradeConfig;
 use allot_judges::Verdict;
 use allot_judges::graders::{self, Graders};
 use allot_outputs::graded::{self, GradedRow};
-use allot_settings::{AnyGrader, RewardConfig};
+use allot_settings::AnyGrader;
 use allot_tasks::dataset::{Answered, AnsweredField};
 use clap::Args;
 
@@ -104,8 +104,7 @@ fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> R
     let runtime = allot_remote::runtime()?;
     let mut graded = Vec::with_capacity(answers.rows.len());
     // Answers that are compared come in one portion.
-    let compared = config.reward.each().iter().any(RewardConfig::compares);
-    let most = if compared { answers.rows.len().max(1) } else { PORTION };
+    let most = if graders.compare() { answers.rows.len().max(1) } else { PORTION };
     let mut groups: HashMap<(&str, &str, &[String]), u32> = HashMap::new();
     for portion in answers.rows.chunks(most) {
         for (place, row) in portion.iter().enumerate() {

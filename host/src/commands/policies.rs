@@ -58,6 +58,9 @@ pub fn show_grader(grader: &Grader, screen: &mut Screen<'_>) {
     if !parts.is_empty() {
         screen.say(format_args!("    gives the parts {}", parts.join(", ")));
     }
+    if grader.description().compares {
+        screen.say("    compares the answers of a group");
+    }
 }
 
 fn about(d: &About<'_>, screen: &mut Screen<'_>) {
@@ -82,6 +85,7 @@ pub fn json_of_grader(grader: &Grader) -> serde_json::Value {
     let mut all = json_of(&About::of_grader(grader), grader.contract());
     all["kind"] = "grader".into();
     all["parts"] = grader.description().parts.clone().into();
+    all["compares"] = grader.description().compares.into();
     all
 }
 

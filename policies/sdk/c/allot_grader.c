@@ -8,7 +8,12 @@ __attribute__((weak)) bool begin(const allot_settings *given, allot_error *error
   return true;
 }
 
-void exports_rollout_reward_grader_describe(allot_description *self) { describe(self); }
+void exports_rollout_reward_grader_describe(allot_description *self) {
+  // A grader has one of the two.
+  allot_assert((grade == NULL) != (grade_group == NULL));
+  describe(self);
+  self->compares = grade_group != NULL;
+}
 
 bool exports_rollout_reward_grader_begin(exports_rollout_reward_grader_list_tuple2_string_value_t *settings,
                                          allot_error *error) {
@@ -17,10 +22,10 @@ bool exports_rollout_reward_grader_begin(exports_rollout_reward_grader_list_tupl
   return begin(&given, error);
 }
 
-void exports_rollout_reward_grader_grade(exports_rollout_reward_grader_list_question_t *questions,
-                                         exports_rollout_reward_grader_list_verdict_t *verdicts) {
-  *verdicts = (exports_rollout_reward_grader_list_verdict_t){NULL, 0};
-  for (size_t i = 0; i < questions->len; i++) allot_push(verdicts, grade(&questions->ptr[i]));
+void exports_rollout_reward_grader_grade(allot_questions *questions, allot_verdicts *verdicts) {
+  *verdicts = (allot_verdicts){NULL, 0};
+  if (grade_group != NULL) grade_group(questions, verdicts);
+  else for (size_t i = 0; i < questions->len; i++) allot_push(verdicts, grade(&questions->ptr[i]));
 }
 
 // The generated code links this, to draw in an object file with the contract's types. The program

@@ -1,13 +1,14 @@
 // What a C author needs to write a grader of answers.
 //
-// A grader is three functions in one file: `describe`, `begin` and `grade`. They are declared below. It is a pure
+// A grader is three functions in one file: `describe`, `begin` and `grade`; or `grade_group` in place of `grade`, where
+// verdicts compare the answers of a group. They are declared below. It is a pure
 // function: a verdict rests on the settings and the question alone. `begin` is called once before answers are judged,
 // and keeps what it reads of the settings in variables of the file.
 //
 // Each call has a memory of its own, which goes when the call ends. So nothing is ever freed.
 //
 // Compiled for the machine at hand the three are plain functions that a test calls (see `made_grader.h`); compiled for
-// Wasm they are a component of the contract `rollout:reward@0.1.0`.
+// Wasm they are a component of the contract `rollout:reward@0.2.0`.
 #ifndef ALLOT_GRADER_H
 #define ALLOT_GRADER_H
 
@@ -22,6 +23,8 @@ typedef rollout_reward_types_setting_t allot_setting;
 typedef rollout_reward_types_value_t allot_value;
 typedef rollout_reward_types_verdict_t allot_verdict;
 typedef reward_string_t allot_text;
+typedef exports_rollout_reward_grader_list_question_t allot_questions;
+typedef exports_rollout_reward_grader_list_verdict_t allot_verdicts;
 
 // The settings in force.
 typedef struct allot_settings {
@@ -41,7 +44,10 @@ ALLOT_EXPORT void describe(allot_description *self);
 ALLOT_EXPORT bool begin(const allot_settings *given, allot_error *error);
 
 // Judges an answer.
-ALLOT_EXPORT allot_verdict grade(const allot_question *question);
+ALLOT_EXPORT __attribute__((weak)) allot_verdict grade(const allot_question *question);
+
+// Judges the answers of a group, which differ in `answer` alone: pushes a verdict for each, in their order.
+ALLOT_EXPORT __attribute__((weak)) void grade_group(const allot_questions *questions, allot_verdicts *verdicts);
 
 // ── The log, text, lists, errors and settings ──────────────────────────────────────────────
 

@@ -28,7 +28,7 @@ const KINDS = [
   },
   {
     file: "grader.js",
-    exports: ["name", "version", "summary", "grade"],
+    exports: ["name", "version", "summary", "grade|gradeGroup"],
     world: "reward",
     component: "grader/component.js",
     entry: ["grader", "graderOf"],
@@ -56,7 +56,9 @@ async function build(args) {
   const modules = new Modules(tool.parse, project);
   const { exports } = modules.take(author);
   for (const name of kind.exports) {
-    if (!exports.has(name)) throw new Trouble(`${kind.file} does not export \`${name}\``);
+    const either = name.split("|");
+    if (either.some((one) => exports.has(one))) continue;
+    throw new Trouble(`${kind.file} does not export ${either.map((one) => `\`${one}\``).join(" or ")}`);
   }
   const component = path.join(sdk(project, modules.files), kind.component);
   modules.take(component);

@@ -6,7 +6,7 @@ use allot_base::{Error, Result};
 use allot_component::Kind;
 use tempfile::TempDir;
 
-use crate::component::{CONTRACT, CONTRACT_0_1, REWARD};
+use crate::component::{CONTRACT, CONTRACT_0_1, CONTRACT_0_2, REWARD, REWARD_0_1};
 use crate::language::Language;
 
 /// A built project.
@@ -71,11 +71,15 @@ impl Bench {
     }
 }
 
-/// Returns the contract of an SDK. For policies it is 0.1 unless the SDK has a file `CONTRACT`.
+/// Returns the contract of an SDK: the version that its file `CONTRACT` names, or the first.
 fn contract(kind: Kind, sdk: &Path) -> &'static str {
-    match kind {
-        Kind::Grader => REWARD,
-        Kind::Policy if sdk.join("CONTRACT").is_file() => CONTRACT,
-        Kind::Policy => CONTRACT_0_1,
+    let named = std::fs::read_to_string(sdk.join("CONTRACT")).unwrap_or_default();
+    let version = named.lines().find_map(|line| line.strip_prefix(kind.package())?.strip_prefix('@'));
+    match (kind, version) {
+        (Kind::Grader, Some(_)) => REWARD,
+        (Kind::Grader, None) => REWARD_0_1,
+        (Kind::Policy, Some(version)) if version.starts_with("0.2") => CONTRACT_0_2,
+        (Kind::Policy, Some(_)) => CONTRACT,
+        (Kind::Policy, None) => CONTRACT_0_1,
     }
 }

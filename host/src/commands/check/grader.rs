@@ -87,9 +87,19 @@ impl<'m> Card<'m> {
         let pure = Outcome::of(found.impure.as_ref().map(differ), untested);
         rows.add("pure", "is pure: equal calls, equal verdicts", pure);
         let differ = |apart| format!("the verdict differs on {}", many(apart));
-        let untested = (found.batches == 0).then_some("no batch was graded as a whole");
+        let compares = grader.description().compares;
+        let (key, row, untested) = if compares {
+            ("groups", "gives the answers of a group the same verdicts twice", "no group was graded")
+        } else {
+            (
+                "batches",
+                "gives an answer the same verdict in a batch and alone",
+                "no batch was graded as a whole",
+            )
+        };
+        let untested = (found.batches == 0).then_some(untested);
         let together = Outcome::of(found.apart.as_ref().map(differ), untested);
-        rows.add("batches", "gives an answer the same verdict in a batch and alone", together);
+        rows.add(key, row, together);
         if tried < questions {
             rows.missing.push(format!("{tried} of {questions} questions were tried"));
         }

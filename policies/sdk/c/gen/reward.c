@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Imported Functions from `rollout:reward/log@0.1.0`
+// Imported Functions from `rollout:reward/log@0.2.0`
 
-__attribute__((__import_module__("rollout:reward/log@0.1.0"), __import_name__("write")))
+__attribute__((__import_module__("rollout:reward/log@0.2.0"), __import_name__("write")))
 extern void __wasm_import_rollout_reward_log_write(int32_t, uint8_t *, size_t);
 
-// Exported Functions from `rollout:reward/grader@0.1.0`
+// Exported Functions from `rollout:reward/grader@0.2.0`
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:reward/grader@0.1.0#describe")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:reward/grader@0.2.0#describe")))
 void __wasm_export_exports_rollout_reward_grader_describe_post_return(uint8_t * arg0) {
   if ((*((size_t*) (arg0 + sizeof(void*)))) > 0) {
     free(*((uint8_t **) (arg0 + 0)));
@@ -67,7 +67,7 @@ void __wasm_export_exports_rollout_reward_grader_describe_post_return(uint8_t * 
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:reward/grader@0.1.0#begin")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:reward/grader@0.2.0#begin")))
 void __wasm_export_exports_rollout_reward_grader_begin_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
@@ -96,7 +96,7 @@ void __wasm_export_exports_rollout_reward_grader_begin_post_return(uint8_t * arg
   }
 }
 
-__attribute__((__weak__, __export_name__("cabi_post_rollout:reward/grader@0.1.0#grade")))
+__attribute__((__weak__, __export_name__("cabi_post_rollout:reward/grader@0.2.0#grade")))
 void __wasm_export_exports_rollout_reward_grader_grade_post_return(uint8_t * arg0) {
   size_t len0 = *((size_t*) (arg0 + sizeof(void*)));
   if (len0 > 0) {
@@ -155,7 +155,7 @@ void *cabi_realloc(void *ptr, size_t old_size, size_t align, size_t new_size) {
 }
 
 __attribute__((__aligned__(sizeof(void*))))
-static uint8_t RET_AREA[(10*sizeof(void*))];
+static uint8_t RET_AREA[(11*sizeof(void*))];
 
 // Helper Functions
 
@@ -384,7 +384,7 @@ void rollout_reward_log_write(rollout_reward_log_level_t level, reward_string_t 
   __wasm_import_rollout_reward_log_write((int32_t) level, (uint8_t *) (*line).ptr, (*line).len);
 }
 
-__attribute__((__export_name__("rollout:reward/grader@0.1.0#describe")))
+__attribute__((__export_name__("rollout:reward/grader@0.2.0#describe")))
 uint8_t * __wasm_export_exports_rollout_reward_grader_describe(void) {
   exports_rollout_reward_grader_description_t ret;
   exports_rollout_reward_grader_describe(&ret);
@@ -399,10 +399,11 @@ uint8_t * __wasm_export_exports_rollout_reward_grader_describe(void) {
   *((uint8_t **)(ptr + (6*sizeof(void*)))) = (uint8_t *) ((ret).settings).ptr;
   *((size_t*)(ptr + (9*sizeof(void*)))) = ((ret).parts).len;
   *((uint8_t **)(ptr + (8*sizeof(void*)))) = (uint8_t *) ((ret).parts).ptr;
+  *((int8_t*)(ptr + (10*sizeof(void*)))) = (ret).compares;
   return ptr;
 }
 
-__attribute__((__export_name__("rollout:reward/grader@0.1.0#begin")))
+__attribute__((__export_name__("rollout:reward/grader@0.2.0#begin")))
 uint8_t * __wasm_export_exports_rollout_reward_grader_begin(uint8_t * arg, size_t arg0) {
   exports_rollout_reward_grader_list_tuple2_string_value_t arg1 = (exports_rollout_reward_grader_list_tuple2_string_value_t) { (exports_rollout_reward_grader_tuple2_string_value_t*)(arg), (arg0) };
   exports_rollout_reward_grader_result_void_error_t ret;
@@ -438,7 +439,7 @@ uint8_t * __wasm_export_exports_rollout_reward_grader_begin(uint8_t * arg, size_
   return ptr;
 }
 
-__attribute__((__export_name__("rollout:reward/grader@0.1.0#grade")))
+__attribute__((__export_name__("rollout:reward/grader@0.2.0#grade")))
 uint8_t * __wasm_export_exports_rollout_reward_grader_grade(uint8_t * arg, size_t arg0) {
   exports_rollout_reward_grader_list_question_t arg1 = (exports_rollout_reward_grader_list_question_t) { (exports_rollout_reward_grader_question_t*)(arg), (arg0) };
   exports_rollout_reward_grader_list_verdict_t ret;

@@ -67,6 +67,9 @@ typedef struct rollout_reward_types_description_t {
   rollout_reward_types_list_setting_t   settings;
   // Parts of its rewards, by name: `tests`, `format`. Empty where rewards have none.
   reward_list_string_t   parts;
+  // Whether its verdicts compare the answers of a group: those to one prompt that were
+  // asked for together, one of them at least.
+  bool   compares;
 } rollout_reward_types_description_t;
 
 // An answer to be judged.
@@ -191,11 +194,11 @@ typedef struct {
   size_t len;
 } exports_rollout_reward_grader_list_verdict_t;
 
-// Imported Functions from `rollout:reward/log@0.1.0`
+// Imported Functions from `rollout:reward/log@0.2.0`
 // Write a line.
 extern void rollout_reward_log_write(rollout_reward_log_level_t level, reward_string_t *line);
 
-// Exported Functions from `rollout:reward/grader@0.1.0`
+// Exported Functions from `rollout:reward/grader@0.2.0`
 void exports_rollout_reward_grader_describe(exports_rollout_reward_grader_description_t *ret);
 bool exports_rollout_reward_grader_begin(exports_rollout_reward_grader_list_tuple2_string_value_t *settings, exports_rollout_reward_grader_error_t *err);
 void exports_rollout_reward_grader_grade(exports_rollout_reward_grader_list_question_t *questions, exports_rollout_reward_grader_list_verdict_t *ret);

@@ -31,7 +31,7 @@
 //
 // A grader is a pure function: a verdict rests on the settings and the question alone. Compiled for the machine at hand
 // this is a plain function that tests call by way of Judge; compiled for Wasm it is a component of the contract
-// rollout:reward@0.1.0. What each field of its types means is told where they are generated, in
+// rollout:reward@0.2.0. What each field of its types means is told where they are generated, in
 // wit/rollout_reward_types.
 package grader
 
@@ -71,15 +71,24 @@ type Grader[Settings any] struct {
 
 	// Grade judges an answer.
 	Grade func(set *Settings, question *Question) Verdict
+
+	// GradeGroup takes the place of Grade where verdicts compare answers. It gets all answers of a group, which differ in
+	// Answer alone, and gives a verdict for each, in their order.
+	GradeGroup func(set *Settings, questions []Question) []Verdict
 }
 
 // Describe is the contract's describe of a grader.
 func Describe[Settings any](grader Grader[Settings]) Description {
+	compares := grader.GradeGroup != nil
+	if compares == (grader.Grade != nil) {
+		panic(grader.Name + " needs one of Grade and GradeGroup")
+	}
 	described := Description{
-		Name:    grader.Name,
-		Version: grader.Version,
-		Summary: grader.Summary,
-		Parts:   grader.Parts,
+		Name:     grader.Name,
+		Version:  grader.Version,
+		Summary:  grader.Summary,
+		Parts:    grader.Parts,
+		Compares: compares,
 	}
 	for _, field := range settings.Of[Settings]() {
 		setting := types.Setting{Name: field.Name, Default: value(field.Default), Summary: field.Summary}
@@ -104,6 +113,15 @@ func Begin[Settings any](grader Grader[Settings], given func(name string) any) (
 
 // Judge gives a verdict for tests: with the default settings, but for these by name.
 func Judge[Settings any](grader Grader[Settings], question *Question, changes map[string]any) (Verdict, error) {
+	verdicts, err := JudgeGroup(grader, []Question{*question}, changes)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return verdicts[0], nil
+}
+
+// JudgeGroup gives the verdicts on a group for tests: with the default settings, but for these by name.
+func JudgeGroup[Settings any](grader Grader[Settings], questions []Question, changes map[string]any) ([]Verdict, error) {
 	values := map[string]any{}
 	for _, field := range settings.Of[Settings]() {
 		values[field.Name] = field.Default
@@ -116,9 +134,21 @@ func Judge[Settings any](grader Grader[Settings], question *Question, changes ma
 	}
 	set, err := Begin(grader, func(name string) any { return values[name] })
 	if err != nil {
-		return Verdict{}, err
+		return nil, err
 	}
-	return grader.Grade(set, question), nil
+	return grade(grader, set, questions), nil
+}
+
+// The verdicts on answers, which are a group if the grader compares them.
+func grade[Settings any](grader Grader[Settings], set *Settings, questions []Question) []Verdict {
+	if grader.GradeGroup != nil {
+		return grader.GradeGroup(set, questions)
+	}
+	verdicts := make([]Verdict, 0, len(questions))
+	for i := range questions {
+		verdicts = append(verdicts, grader.Grade(set, &questions[i]))
+	}
+	return verdicts
 }
 
 // A value as the contract has it.

@@ -25,13 +25,7 @@ func Export[Settings any](grader Grader[Settings]) {
 		set = begun
 		return wit.Ok[wit.Unit, types.Error](wit.Unit{})
 	}
-	exports.Grade = func(questions []Question) []Verdict {
-		verdicts := make([]Verdict, 0, len(questions))
-		for i := range questions {
-			verdicts = append(verdicts, grader.Grade(set, &questions[i]))
-		}
-		return verdicts
-	}
+	exports.Grade = func(questions []Question) []Verdict { return grade(grader, set, questions) }
 }
 
 // The value of a setting, nil where there is none.

@@ -19,10 +19,14 @@ import { Verdict } from "./verdict.js";
  */
 export function describe(grader) {
   const { name, version, summary, settings = {}, parts = [] } = grader;
+  const compares = grader.gradeGroup !== undefined;
+  if (compares === (grader.grade !== undefined)) {
+    throw new TypeError(`grader.js exports ${compares ? "both `grade` and" : "neither `grade` nor"} \`gradeGroup\``);
+  }
   for (const [key, value] of Object.entries({ name, version, summary })) {
     if (typeof value !== "string") throw new TypeError(`grader.js exports \`${key}\` as ${value}, not as text`);
   }
-  return { name, version, summary, settings: described(settings), parts: [...parts] };
+  return { name, version, summary, settings: described(settings), parts: [...parts], compares };
 }
 
 /**
@@ -37,24 +41,40 @@ export function begin(grader, given) {
 }
 
 /**
- * The contract's verdict on a question.
+ * The contract's verdicts on questions, which are a group if the grader compares answers.
  * @param {Grader} grader
  * @param {unknown} begun What `begin` gave.
- * @param {Question} question
+ * @param {Question[]} questions
+ * @returns {VerdictRecord[]}
+ */
+export function grade(grader, begun, questions) {
+  if (grader.grade !== undefined) return questions.map((question) => checked(grader, grader.grade?.(begun, question)));
+  const verdicts = grader.gradeGroup?.(begun, questions);
+  if (!Array.isArray(verdicts) || verdicts.length !== questions.length) {
+    const what = Array.isArray(verdicts) ? `${verdicts.length} verdicts` : shown(verdicts);
+    throw new TypeError(`gradeGroup returned ${what} for ${questions.length} answers, not a list with one for each`);
+  }
+  return verdicts.map((verdict) => checked(grader, verdict));
+}
+
+/**
+ * A verdict as the contract carries it.
+ * @param {Grader} grader
+ * @param {unknown} verdict
  * @returns {VerdictRecord}
  */
-export function grade(grader, begun, question) {
-  const verdict = grader.grade(begun, question);
+function checked(grader, verdict) {
+  const by = grader.grade !== undefined ? "grade" : "gradeGroup";
   if (!(verdict instanceof Verdict)) {
     throw new TypeError(
-      `grade returned ${shown(verdict)}, not a verdict; \`correct\`, \`reward\`, \`inParts\` and \`unscorable\` make one`,
+      `${by} returned ${shown(verdict)}, not a verdict; \`correct\`, \`reward\`, \`inParts\` and \`unscorable\` make one`,
     );
   }
   const { record } = verdict;
   if (record.tag === "judged" && record.val.reward.tag === "parts") {
     const [has, gives] = [[...(grader.parts ?? [])], record.val.reward.val.map(({ name }) => name)];
     if (has.sort().join() !== gives.sort().join()) {
-      throw new TypeError(`\`parts\` names ${has.join(", ") || "none"}, and grade gives ${gives.join(", ")}`);
+      throw new TypeError(`\`parts\` names ${has.join(", ") || "none"}, and ${by} gives ${gives.join(", ")}`);
     }
   }
   return record;
@@ -68,6 +88,17 @@ export function grade(grader, begun, question) {
  * @returns {VerdictRecord}
  */
 export function judge(grader, question, changes = {}) {
+  return judgeGroup(grader, [question], changes)[0];
+}
+
+/**
+ * The verdicts on a group for tests: with the grader's default settings, some of them replaced by name.
+ * @param {Grader} grader
+ * @param {Partial<Question>[]} questions
+ * @param {Record<string, unknown>} changes As in `judge`.
+ * @returns {VerdictRecord[]}
+ */
+export function judgeGroup(grader, questions, changes = {}) {
   const settings = describe(grader).settings.map(({ name, default: value }) => [name, { ...value }]);
   const values = new Map(/** @type {any} */ (settings));
   for (const [key, val] of Object.entries(changes)) {
@@ -76,7 +107,8 @@ export function judge(grader, question, changes = {}) {
     value.val = val;
   }
   const begun = begin(grader, /** @type {any} */ (settings));
-  return grade(grader, begun, { prompt: "", source: "", gold: [], answer: "", ...question });
+  const whole = questions.map((question) => ({ prompt: "", source: "", gold: [], answer: "", ...question }));
+  return grade(grader, begun, whole);
 }
 
 /** @param {unknown} value */

@@ -1,6 +1,6 @@
 // The step from an author's module to a component's exports, as componentize-js wants them.
 
-import { write } from "rollout:reward/log@0.1.0";
+import { write } from "rollout:reward/log@0.2.0";
 import { aloud, withoutClocks } from "../aloud.js";
 import { listen } from "../log.js";
 import * as calls from "./calls.js";
@@ -17,6 +17,6 @@ export function graderOf(grader) {
       aloud(() => {
         begun = calls.begin(grader, settings);
       }),
-    grade: (questions) => aloud(() => questions.map((question) => calls.grade(grader, begun, question))),
+    grade: (questions) => aloud(() => calls.grade(grader, begun, questions)),
   };
 }

@@ -21,10 +21,13 @@
 // `begin(settings)`, which checks settings against each other; what it returns, if anything, is what `grade` gets in
 // place of them. And `parts`, a list of names: the parts of its rewards.
 //
+// A grader whose verdicts compare answers exports `gradeGroup(settings, questions)` in place of `grade`. It gets all
+// answers of a group, which differ in `answer` alone, and returns a verdict for each, in their order.
+//
 // A grader is a pure function: a verdict rests on the settings and the question alone.
 //
-// In node these are plain functions that tests call (`judge` in `calls.js`); `build.mjs` makes a component of the
-// contract `rollout:reward@0.1.0` of them. The SDK knows nothing of any host.
+// In node these are plain functions that tests call (`judge` and `judgeGroup` in `calls.js`); `build.mjs` makes a component of the
+// contract `rollout:reward@0.2.0` of them. The SDK knows nothing of any host.
 
 export * from "./types.js";
 export { flag, integer, number, text, choice } from "../settings.js";

@@ -1,4 +1,4 @@
-// The contract's types, wit/reward/0.1/reward.wit, as JavaScript sees them: an absent value is undefined.
+// The contract's types, wit/reward/0.2/reward.wit, as JavaScript sees them: an absent value is undefined.
 
 import type { Setting } from "../settings.js";
 import type { Value, Values } from "../types.js";
@@ -34,6 +34,7 @@ export interface Description {
   summary: string;
   settings: { name: string; default: Value; summary: string }[];
   parts: string[];
+  compares: boolean;
 }
 
 /** What a grader's module exports. */
@@ -47,8 +48,13 @@ export interface Grader {
   parts?: readonly string[];
   settings?: Record<string, Setting<any>>;
   begin?(settings: any): unknown;
-  grade(begun: any, question: Question): Verdict;
+  grade?(begun: any, question: Question): Verdict;
+  /** In place of `grade`: a verdict for each answer of a group, in their order. */
+  gradeGroup?(begun: any, questions: Question[]): Verdict[];
 }
 
 /** The type of a grader's `grade`; `Begun` is what its `begin` returns, if that returns anything. */
 export type Grade<S = {}, Begun = Values<S>> = (settings: Begun, question: Question) => Verdict;
+
+/** The type of a grader's `gradeGroup`; `Begun` as in `Grade`. */
+export type GradeGroup<S = {}, Begun = Values<S>> = (settings: Begun, questions: Question[]) => Verdict[];

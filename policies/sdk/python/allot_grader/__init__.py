@@ -26,12 +26,15 @@ A grader is one module, `grader.py`, with a name, some settings, and one judgeme
   anything, is what `grade` gets in place of them: what is worked out once for many answers.
 - `parts`, a list of names: the parts of its rewards.
 
+A grader whose verdicts compare answers has `grade_group(settings, questions)` in place of `grade`. It gets all
+answers of a group, which differ in `answer` alone, and gives a verdict for each, in their order.
+
 A grader is a pure function: a verdict rests on the settings and the question alone. In a component the
 clock stands still, `random` is the same in each call, and there are no files: what is imported is
 imported at the top of a module, when the component is built.
 
-In plain Python these are functions that tests call (`judge`); `allot build` makes of them a component of
-the contract `rollout:reward@0.1.0` (`wit/reward/0.1/reward.wit`). The SDK knows nothing of any host, and
+In plain Python these are functions that tests call (`judge`, `judge_group`); `allot build` makes of them a component of
+the contract `rollout:reward@0.2.0` (`wit/reward/0.2/reward.wit`). The SDK knows nothing of any host, and
 needs nothing but Python.
 """
 
@@ -39,7 +42,7 @@ from allot_policy import log
 from allot_policy.error import BadSetting, GiveUp
 from allot_policy.settings import setting
 
-from .calls import begin, describe, grade, judge
+from .calls import begin, describe, grade, judge, judge_group
 from .verdict import Question, Verdict, correct, in_parts, reward, unscorable
 
 __all__ = [
@@ -53,6 +56,7 @@ __all__ = [
     "grade",
     "in_parts",
     "judge",
+    "judge_group",
     "log",
     "reward",
     "setting",

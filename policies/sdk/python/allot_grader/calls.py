@@ -1,4 +1,4 @@
-"""The contract's three calls, made from a grader's module; and a judgement for tests."""
+"""The contract's three calls, made from a grader's module; and judgements for tests."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from .verdict import Question, Verdict
 
 def describe(grader: ModuleType) -> dict[str, Any]:
     """What the grader says of itself; settings as name, default and summary."""
-    for part in ("name", "version", "summary", "grade"):
+    for part in ("name", "version", "summary"):
         if not hasattr(grader, part):
             raise BadGrader(f"`grader.py` has no `{part}`")
+    if not hasattr(grader, "grade") and not _compares(grader):
+        raise BadGrader("`grader.py` has no `grade`")
+    if hasattr(grader, "grade") and _compares(grader):
+        raise BadGrader("`grader.py` has `grade` and `grade_group`; it needs one of them")
     return {
         "name": grader.name,
         "version": grader.version,
         "summary": grader.summary,
         "settings": _settings.described(getattr(grader, "Settings", None)),
         "parts": _parts(grader),
+        "compares": _compares(grader),
     }
 
 
@@ -33,28 +38,46 @@ def begin(grader: ModuleType, given: list[tuple[str, Any]]) -> Any:
     return settings if begun is None else begun
 
 
-def grade(grader: ModuleType, begun: Any, question: Question) -> Verdict:
-    """Judges an answer. `begun` is what `begin` gave."""
-    verdict = grader.grade(begun, question)
+def grade(grader: ModuleType, begun: Any, questions: list[Question]) -> list[Verdict]:
+    """Judges answers, which are a group if the grader compares them. `begun` is what `begin` gave."""
+    if not _compares(grader):
+        return [_checked(grader, grader.grade(begun, question)) for question in questions]
+    verdicts = grader.grade_group(begun, questions)
+    if not isinstance(verdicts, (list, tuple)) or len(verdicts) != len(questions):
+        raise BadGrader(f"`grade_group` gives a list with a verdict for each of {len(questions)} answers, not {verdicts!r}")
+    return [_checked(grader, verdict) for verdict in verdicts]
+
+
+def _checked(grader: ModuleType, verdict: Any) -> Verdict:
     if not isinstance(verdict, Verdict):
+        name = "a verdict of `grade_group` is" if _compares(grader) else "`grade` gives"
         raise BadGrader(
-            f"`grade` gives `correct(…)`, `reward(…)`, `in_parts(…)` or `unscorable(…)`, not {verdict!r}"
+            f"{name} `correct(…)`, `reward(…)`, `in_parts(…)` or `unscorable(…)`, not {verdict!r}"
         )
     if verdict.parts is not None and sorted(verdict.parts) != sorted(_parts(grader)):
         has, gives = (", ".join(sorted(names)) or "none" for names in (_parts(grader), verdict.parts))
-        raise BadGrader(f"`parts` names {has}, and `grade` gives {gives}")
+        raise BadGrader(f"`parts` names {has}, and a verdict gives {gives}" if _compares(grader) else f"`parts` names {has}, and `grade` gives {gives}")
     return verdict
 
 
 def judge(grader: ModuleType, question: Question, **changes: Any) -> Verdict:
     """A verdict for tests: with the grader's default settings, some of them replaced."""
+    return judge_group(grader, [question], **changes)[0]
+
+
+def judge_group(grader: ModuleType, questions: list[Question], **changes: Any) -> list[Verdict]:
+    """The verdicts on a group for tests: with the grader's default settings, some of them replaced."""
     settings = {name: default for name, default, _ in describe(grader)["settings"]}
     for name, value in changes.items():
         name = name.replace("_", "-")
         if name not in settings:
             raise TypeError(f"`{grader.name}` has no setting `{name}`")
         settings[name] = value
-    return grade(grader, begin(grader, list(settings.items())), question)
+    return grade(grader, begin(grader, list(settings.items())), questions)
+
+
+def _compares(grader: ModuleType) -> bool:
+    return hasattr(grader, "grade_group")
 
 
 def _parts(grader: ModuleType) -> list[str]:

@@ -36,7 +36,7 @@ class Grader(exports.Grader):
 
     def grade(self, questions: list[Question]) -> list[types.Verdict]:
         try:
-            return [_lowered(calls.grade(grader, BEGUN[0], question)) for question in questions]
+            return [_lowered(verdict) for verdict in calls.grade(grader, BEGUN[0], questions)]
         except SystemExit as left:
             raise faults.exited("grader", left, "what it can't judge is `unscorable(…)`") from None
 

@@ -52,9 +52,9 @@ pub struct Findings {
     pub compared: u64,
     /// Questions on which two equal calls differed.
     pub impure: Counted,
-    /// Number of batches that were compared with single answers.
+    /// Number of batches that were compared with single answers, or of groups that were asked about twice.
     pub batches: u64,
-    /// Answers whose verdict differs in a batch.
+    /// Answers whose verdict differs in a batch, or in two equal calls with a group.
     pub apart: Counted,
     /// Meaningless conditions that the grader's verdicts depend on, with the first question that shows it.
     pub warnings: BTreeMap<&'static str, String>,
@@ -64,6 +64,20 @@ impl Findings {
     fn fault(&mut self, title: &str, fault: &Fault) {
         add(&mut self.faults, || format!("on {title}: {fault}"));
         self.exhausted |= is_limit(fault);
+    }
+
+    fn judged(&mut self, made: &Made, judged: &Judged) {
+        match judged {
+            Ok(score) => match score.correct {
+                Some(true) => self.correct[0] += 1,
+                Some(false) => self.correct[1] += 1,
+                None => self.correct[2] += 1,
+            },
+            Err(NoVerdict::Unscorable(why)) => add(&mut self.unscorable, || format!("{}: {why}", made.title)),
+            Err(NoVerdict::Unusable(why)) => {
+                add(&mut self.unusable, || format!("on {} it {why}", made.title))
+            }
+        }
     }
 
     /// Returns the number of verdicts that were checked.
@@ -99,10 +113,14 @@ impl<'t> Trial<'t> {
                 }
                 self.found.tried += 1;
             }
-            if alone.len() == batch.len() {
+            let sampled = i.is_multiple_of(SAMPLED);
+            if self.grader.description().compares {
+                self.group(batch, sampled);
+            } else if alone.len() == batch.len() {
                 self.together(batch, &alone);
-                if i.is_multiple_of(SAMPLED) {
-                    self.look_for_others(batch, &alone);
+                if sampled {
+                    let asked: Vec<Asked<'_>> = batch.iter().map(asked).collect();
+                    self.look_for_others(batch, &asked, &alone);
                 }
             }
         }
@@ -113,18 +131,9 @@ impl<'t> Trial<'t> {
     fn alone(&mut self, made: &Made, time: Time) -> Result<Judged, Fault> {
         self.found.calls += 1;
         let judged = self.grade(&[made])?.remove(0);
-        match &judged {
-            Ok(score) => match score.correct {
-                Some(true) => self.found.correct[0] += 1,
-                Some(false) => self.found.correct[1] += 1,
-                None => self.found.correct[2] += 1,
-            },
-            Err(NoVerdict::Unscorable(why)) => {
-                add(&mut self.found.unscorable, || format!("{}: {why}", made.title));
-            }
-            Err(NoVerdict::Unusable(why)) => {
-                add(&mut self.found.unusable, || format!("on {} it {why}", made.title));
-            }
+        // What a grader that compares says of an answer alone may be no verdict: its groups tell.
+        if !self.grader.description().compares {
+            self.found.judged(made, &judged);
         }
         self.found.calls += 1;
         let again = self.grade(&[made]);
@@ -158,8 +167,37 @@ impl<'t> Trial<'t> {
         }
     }
 
-    /// Calls again under changed conditions.
-    fn look_for_others(&mut self, batch: &[Made], alone: &[Judged]) {
+    /// Grades answers to the first of these questions as a group, in two equal calls.
+    fn group(&mut self, batch: &[Made], sampled: bool) {
+        let (first, last) = (&batch[0], &batch[batch.len() - 1]);
+        let group: Vec<Asked<'_>> =
+            batch.iter().map(|made| Asked { answer: &made.answer, ..asked(first) }).collect();
+        let [once, again] = std::array::from_fn(|_| self.grader.grade(self.settings, &group));
+        self.found.calls += 2;
+        match (once, again) {
+            (Ok((once, _)), Ok((again, _))) => {
+                self.found.batches += 1;
+                for (made, judged) in batch.iter().zip(&once) {
+                    self.found.judged(made, judged);
+                }
+                for (made, _) in
+                    batch.iter().zip(once.iter().zip(&again)).filter(|(_, (once, again))| once != again)
+                {
+                    add(&mut self.found.apart, || made.title.clone());
+                }
+                if sampled {
+                    self.look_for_others(batch, &group, &once);
+                }
+            }
+            (Err(fault), _) | (_, Err(fault)) => {
+                let title = format!("a group of {}, {} to {}", batch.len(), first.title, last.title);
+                self.found.fault(&title, &fault);
+            }
+        }
+    }
+
+    /// Calls again under changed conditions, with what gave these verdicts.
+    fn look_for_others(&mut self, batch: &[Made], asked: &[Asked<'_>], verdicts: &[Judged]) {
         for (other, warning) in OTHERS {
             // Random bytes also change within an instance. That difference is reported as random bytes.
             let known = match other {
@@ -171,11 +209,10 @@ impl<'t> Trial<'t> {
             if known {
                 continue;
             }
-            let asked: Vec<Asked<'_>> = batch.iter().map(asked).collect();
-            let Ok(otherwise) = self.grader.grade_otherwise(other, self.settings, &asked) else {
+            let Ok(otherwise) = self.grader.grade_otherwise(other, self.settings, asked) else {
                 continue;
             };
-            let first = otherwise.iter().zip(alone).position(|(new, old)| new != old);
+            let first = otherwise.iter().zip(verdicts).position(|(new, old)| new != old);
             if let Some(first) = first {
                 self.found.warnings.insert(warning, batch[first].title.clone());
             }

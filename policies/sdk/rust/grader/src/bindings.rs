@@ -59,7 +59,7 @@ pub mod rollout {
                     let ptr0 = vec0.as_ptr().cast::<u8>();
                     let len0 = vec0.len();
                     #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "rollout:reward/log@0.1.0")]
+                    #[link(wasm_import_module = "rollout:reward/log@0.2.0")]
                     unsafe extern "C" {
                         #[link_name = "write"]
                         fn wit_import1(_: i32, _: *mut u8, _: usize);
@@ -137,6 +137,9 @@ pub mod rollout {
                 pub settings: _rt::Vec<Setting>,
                 /// Parts of its rewards, by name: `tests`, `format`. Empty where rewards have none.
                 pub parts: _rt::Vec<_rt::String>,
+                /// Whether its verdicts compare the answers of a group: those to one prompt that were
+                /// asked for together, one of them at least.
+                pub compares: bool,
             }
             impl ::core::fmt::Debug for Description {
                 fn fmt(
@@ -149,6 +152,7 @@ pub mod rollout {
                         .field("summary", &self.summary)
                         .field("settings", &self.settings)
                         .field("parts", &self.parts)
+                        .field("compares", &self.compares)
                         .finish()
                 }
             }
@@ -345,6 +349,7 @@ pub mod exports {
                             summary: summary2,
                             settings: settings2,
                             parts: parts2,
+                            compares: compares2,
                         } = result0;
                         let vec3 = (name2.into_bytes()).into_boxed_slice();
                         let ptr3 = vec3.as_ptr().cast::<u8>();
@@ -498,6 +503,12 @@ pub mod exports {
                         *ptr1
                             .add(8 * ::core::mem::size_of::<*const u8>())
                             .cast::<*mut u8>() = result13;
+                        *ptr1
+                            .add(10 * ::core::mem::size_of::<*const u8>())
+                            .cast::<u8>() = (match compares2 {
+                            true => 1,
+                            false => 0,
+                        }) as u8;
                         ptr1
                     }
                 }
@@ -1103,48 +1114,49 @@ pub mod exports {
                     fn begin(
                         settings: _rt::Vec<(_rt::String, Value)>,
                     ) -> Result<(), Error>;
-                    /// Judge answers: one verdict for each question, in their order.
+                    /// Judge answers: one verdict for each question, in their order. For a grader that
+                    /// compares, the questions are one group: they differ in their answers alone.
                     #[allow(async_fn_in_trait)]
                     fn grade(questions: _rt::Vec<Question>) -> _rt::Vec<Verdict>;
                 }
                 #[doc(hidden)]
                 #[macro_export]
-                macro_rules! __export_rollout_reward_grader_0_1_0_cabi {
+                macro_rules! __export_rollout_reward_grader_0_2_0_cabi {
                     ($ty:ident with_types_in $($path_to_types:tt)*) => {
                         const _ : () = { #[unsafe (export_name =
-                        "rollout:reward/grader@0.1.0#describe")] unsafe extern "C" fn
+                        "rollout:reward/grader@0.2.0#describe")] unsafe extern "C" fn
                         export_describe() -> * mut u8 { unsafe { $($path_to_types)*::
                         _export_describe_cabi::<$ty > () } } #[unsafe (export_name =
-                        "cabi_post_rollout:reward/grader@0.1.0#describe")] unsafe extern
+                        "cabi_post_rollout:reward/grader@0.2.0#describe")] unsafe extern
                         "C" fn _post_return_describe(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_describe::<$ty > (arg0) } }
-                        #[unsafe (export_name = "rollout:reward/grader@0.1.0#begin")]
+                        #[unsafe (export_name = "rollout:reward/grader@0.2.0#begin")]
                         unsafe extern "C" fn export_begin(arg0 : * mut u8, arg1 : usize,)
                         -> * mut u8 { unsafe { $($path_to_types)*::
                         _export_begin_cabi::<$ty > (arg0, arg1) } } #[unsafe (export_name
-                        = "cabi_post_rollout:reward/grader@0.1.0#begin")] unsafe extern
+                        = "cabi_post_rollout:reward/grader@0.2.0#begin")] unsafe extern
                         "C" fn _post_return_begin(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_begin::<$ty > (arg0) } }
-                        #[unsafe (export_name = "rollout:reward/grader@0.1.0#grade")]
+                        #[unsafe (export_name = "rollout:reward/grader@0.2.0#grade")]
                         unsafe extern "C" fn export_grade(arg0 : * mut u8, arg1 : usize,)
                         -> * mut u8 { unsafe { $($path_to_types)*::
                         _export_grade_cabi::<$ty > (arg0, arg1) } } #[unsafe (export_name
-                        = "cabi_post_rollout:reward/grader@0.1.0#grade")] unsafe extern
+                        = "cabi_post_rollout:reward/grader@0.2.0#grade")] unsafe extern
                         "C" fn _post_return_grade(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_grade::<$ty > (arg0) } } };
                     };
                 }
                 #[doc(hidden)]
-                pub use __export_rollout_reward_grader_0_1_0_cabi;
+                pub use __export_rollout_reward_grader_0_2_0_cabi;
                 #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
                 #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
                 struct _RetArea(
                     [::core::mem::MaybeUninit<
                         u8,
-                    >; 10 * ::core::mem::size_of::<*const u8>()],
+                    >; 11 * ::core::mem::size_of::<*const u8>()],
                 );
                 static mut _RET_AREA: _RetArea = _RetArea(
-                    [::core::mem::MaybeUninit::uninit(); 10
+                    [::core::mem::MaybeUninit::uninit(); 11
                         * ::core::mem::size_of::<*const u8>()],
                 );
             }
@@ -1308,38 +1320,38 @@ macro_rules! __export_reward_impl {
     };
     ($ty:ident with_types_in $($path_to_types_root:tt)*) => {
         $($path_to_types_root)*::
-        exports::rollout::reward::grader::__export_rollout_reward_grader_0_1_0_cabi!($ty
+        exports::rollout::reward::grader::__export_rollout_reward_grader_0_2_0_cabi!($ty
         with_types_in $($path_to_types_root)*:: exports::rollout::reward::grader); const
         _ : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe (link_section
         =
-        "component-type:wit-bindgen:0.60.0:rollout:reward@0.1.0:reward:imports and exports")]
+        "component-type:wit-bindgen:0.60.0:rollout:reward@0.2.0:reward:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 999] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 1009] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xea\x06\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf4\x06\x01A\x02\x01\
 A\x0b\x01B\x04\x01m\x04\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x04lines\x01\0\x04\0\x05write\x01\x02\x03\0\x18rollout:re\
-ward/log@0.1.0\x05\0\x01B\x18\x01q\x04\x04flag\x01\x7f\0\x07integer\x01z\0\x06nu\
+ward/log@0.2.0\x05\0\x01B\x18\x01q\x04\x04flag\x01\x7f\0\x07integer\x01z\0\x06nu\
 mber\x01u\0\x04text\x01s\0\x04\0\x05value\x03\0\0\x01r\x03\x04names\x07default\x01\
-\x07summarys\x04\0\x07setting\x03\0\x02\x01p\x03\x01ps\x01r\x05\x04names\x07vers\
-ions\x07summarys\x08settings\x04\x05parts\x05\x04\0\x0bdescription\x03\0\x06\x01\
-r\x04\x06prompts\x06sources\x04gold\x05\x06answers\x04\0\x08question\x03\0\x08\x01\
-r\x02\x04names\x05valuev\x04\0\x04part\x03\0\x0a\x01p\x0b\x01q\x03\x0eby-correct\
-ness\0\0\x06number\x01v\0\x05parts\x01\x0c\0\x04\0\x06reward\x03\0\x0d\x01k\x7f\x01\
-r\x02\x07correct\x0f\x06reward\x0e\x04\0\x09judgement\x03\0\x10\x01q\x02\x06judg\
-ed\x01\x11\0\x0aunscorable\x01s\0\x04\0\x07verdict\x03\0\x12\x01r\x02\x04names\x06\
-reasons\x04\0\x0bbad-setting\x03\0\x14\x01q\x02\x07setting\x01\x15\0\x05other\x01\
-s\0\x04\0\x05error\x03\0\x16\x03\0\x1arollout:reward/types@0.1.0\x05\x01\x02\x03\
-\0\x01\x0bdescription\x02\x03\0\x01\x05value\x02\x03\0\x01\x08question\x02\x03\0\
-\x01\x07verdict\x02\x03\0\x01\x05error\x01B\x15\x02\x03\x02\x01\x02\x04\0\x0bdes\
-cription\x03\0\0\x02\x03\x02\x01\x03\x04\0\x05value\x03\0\x02\x02\x03\x02\x01\x04\
-\x04\0\x08question\x03\0\x04\x02\x03\x02\x01\x05\x04\0\x07verdict\x03\0\x06\x02\x03\
-\x02\x01\x06\x04\0\x05error\x03\0\x08\x01@\0\0\x01\x04\0\x08describe\x01\x0a\x01\
-o\x02s\x03\x01p\x0b\x01j\0\x01\x09\x01@\x01\x08settings\x0c\0\x0d\x04\0\x05begin\
-\x01\x0e\x01p\x05\x01p\x07\x01@\x01\x09questions\x0f\0\x10\x04\0\x05grade\x01\x11\
-\x04\0\x1brollout:reward/grader@0.1.0\x05\x07\x04\0\x1brollout:reward/reward@0.1\
-.0\x04\0\x0b\x0c\x01\0\x06reward\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\
-\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
+\x07summarys\x04\0\x07setting\x03\0\x02\x01p\x03\x01ps\x01r\x06\x04names\x07vers\
+ions\x07summarys\x08settings\x04\x05parts\x05\x08compares\x7f\x04\0\x0bdescripti\
+on\x03\0\x06\x01r\x04\x06prompts\x06sources\x04gold\x05\x06answers\x04\0\x08ques\
+tion\x03\0\x08\x01r\x02\x04names\x05valuev\x04\0\x04part\x03\0\x0a\x01p\x0b\x01q\
+\x03\x0eby-correctness\0\0\x06number\x01v\0\x05parts\x01\x0c\0\x04\0\x06reward\x03\
+\0\x0d\x01k\x7f\x01r\x02\x07correct\x0f\x06reward\x0e\x04\0\x09judgement\x03\0\x10\
+\x01q\x02\x06judged\x01\x11\0\x0aunscorable\x01s\0\x04\0\x07verdict\x03\0\x12\x01\
+r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0\x14\x01q\x02\x07setting\x01\
+\x15\0\x05other\x01s\0\x04\0\x05error\x03\0\x16\x03\0\x1arollout:reward/types@0.\
+2.0\x05\x01\x02\x03\0\x01\x0bdescription\x02\x03\0\x01\x05value\x02\x03\0\x01\x08\
+question\x02\x03\0\x01\x07verdict\x02\x03\0\x01\x05error\x01B\x15\x02\x03\x02\x01\
+\x02\x04\0\x0bdescription\x03\0\0\x02\x03\x02\x01\x03\x04\0\x05value\x03\0\x02\x02\
+\x03\x02\x01\x04\x04\0\x08question\x03\0\x04\x02\x03\x02\x01\x05\x04\0\x07verdic\
+t\x03\0\x06\x02\x03\x02\x01\x06\x04\0\x05error\x03\0\x08\x01@\0\0\x01\x04\0\x08d\
+escribe\x01\x0a\x01o\x02s\x03\x01p\x0b\x01j\0\x01\x09\x01@\x01\x08settings\x0c\0\
+\x0d\x04\0\x05begin\x01\x0e\x01p\x05\x01p\x07\x01@\x01\x09questions\x0f\0\x10\x04\
+\0\x05grade\x01\x11\x04\0\x1brollout:reward/grader@0.2.0\x05\x07\x04\0\x1brollou\
+t:reward/reward@0.2.0\x04\0\x0b\x0c\x01\0\x06reward\x03\0\0\0G\x09producers\x01\x0c\
+processed-by\x02\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
         };
     };
 }
@@ -1348,28 +1360,28 @@ pub use __export_reward_impl as export_component;
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.60.0:rollout:reward@0.1.0:reward-with-all-of-its-exports-removed:encoded world"
+    link_section = "component-type:wit-bindgen:0.60.0:rollout:reward@0.2.0:reward-with-all-of-its-exports-removed:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 788] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf7\x04\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 798] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x81\x05\x01A\x02\x01\
 A\x04\x01B\x04\x01m\x04\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\
 \x01@\x02\x05level\x01\x04lines\x01\0\x04\0\x05write\x01\x02\x03\0\x18rollout:re\
-ward/log@0.1.0\x05\0\x01B\x18\x01q\x04\x04flag\x01\x7f\0\x07integer\x01z\0\x06nu\
+ward/log@0.2.0\x05\0\x01B\x18\x01q\x04\x04flag\x01\x7f\0\x07integer\x01z\0\x06nu\
 mber\x01u\0\x04text\x01s\0\x04\0\x05value\x03\0\0\x01r\x03\x04names\x07default\x01\
-\x07summarys\x04\0\x07setting\x03\0\x02\x01p\x03\x01ps\x01r\x05\x04names\x07vers\
-ions\x07summarys\x08settings\x04\x05parts\x05\x04\0\x0bdescription\x03\0\x06\x01\
-r\x04\x06prompts\x06sources\x04gold\x05\x06answers\x04\0\x08question\x03\0\x08\x01\
-r\x02\x04names\x05valuev\x04\0\x04part\x03\0\x0a\x01p\x0b\x01q\x03\x0eby-correct\
-ness\0\0\x06number\x01v\0\x05parts\x01\x0c\0\x04\0\x06reward\x03\0\x0d\x01k\x7f\x01\
-r\x02\x07correct\x0f\x06reward\x0e\x04\0\x09judgement\x03\0\x10\x01q\x02\x06judg\
-ed\x01\x11\0\x0aunscorable\x01s\0\x04\0\x07verdict\x03\0\x12\x01r\x02\x04names\x06\
-reasons\x04\0\x0bbad-setting\x03\0\x14\x01q\x02\x07setting\x01\x15\0\x05other\x01\
-s\0\x04\0\x05error\x03\0\x16\x03\0\x1arollout:reward/types@0.1.0\x05\x01\x04\0;r\
-ollout:reward/reward-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&rewa\
-rd-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\
-\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
+\x07summarys\x04\0\x07setting\x03\0\x02\x01p\x03\x01ps\x01r\x06\x04names\x07vers\
+ions\x07summarys\x08settings\x04\x05parts\x05\x08compares\x7f\x04\0\x0bdescripti\
+on\x03\0\x06\x01r\x04\x06prompts\x06sources\x04gold\x05\x06answers\x04\0\x08ques\
+tion\x03\0\x08\x01r\x02\x04names\x05valuev\x04\0\x04part\x03\0\x0a\x01p\x0b\x01q\
+\x03\x0eby-correctness\0\0\x06number\x01v\0\x05parts\x01\x0c\0\x04\0\x06reward\x03\
+\0\x0d\x01k\x7f\x01r\x02\x07correct\x0f\x06reward\x0e\x04\0\x09judgement\x03\0\x10\
+\x01q\x02\x06judged\x01\x11\0\x0aunscorable\x01s\0\x04\0\x07verdict\x03\0\x12\x01\
+r\x02\x04names\x06reasons\x04\0\x0bbad-setting\x03\0\x14\x01q\x02\x07setting\x01\
+\x15\0\x05other\x01s\0\x04\0\x05error\x03\0\x16\x03\0\x1arollout:reward/types@0.\
+2.0\x05\x01\x04\0;rollout:reward/reward-with-all-of-its-exports-removed@0.2.0\x04\
+\0\x0b,\x01\0&reward-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\
+\x0cprocessed-by\x02\x0dwit-component\x070.254.2\x10wit-bindgen-rust\x060.60.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

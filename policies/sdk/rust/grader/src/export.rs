@@ -1,6 +1,6 @@
 //! The step from a Rust type to a component's exports.
 
-/// Exports a [`Grader`](crate::Grader) as the component's `grader`. Does nothing where the crate is compiled for the
+/// Exports a [`Grader`](crate::Grader) or a [`GroupGrader`](crate::GroupGrader) as the component's `grader`. Does nothing where the crate is compiled for the
 /// machine at hand.
 #[macro_export]
 macro_rules! export {
@@ -32,7 +32,7 @@ macro_rules! export {
                 fn grade(questions: Vec<Question>) -> Vec<Verdict> {
                     BEGUN.with_borrow(|begun| {
                         let grader = begun.as_ref().expect("`begin` is called before `grade`");
-                        questions.iter().map(|question| $crate::Grader::grade(grader, question)).collect()
+                        $crate::GroupGrader::grade_group(grader, &questions)
                     })
                 }
             }

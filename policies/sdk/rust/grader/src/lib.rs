@@ -42,9 +42,10 @@
 //! # }
 //! ```
 //!
-//! A verdict rests on the settings and the question alone. Compiled for the machine at hand this is a plain type that
-//! unit tests call; compiled for Wasm it is a component of the contract `rollout:reward@0.1.0`
-//! (`wit/reward/0.1/reward.wit`). The SDK knows nothing of any host.
+//! A verdict rests on the settings and the question alone. A grader whose verdicts compare the answers of a group is a
+//! [`GroupGrader`]. Compiled for the machine at hand this is a plain type that
+//! unit tests call; compiled for Wasm it is a component of the contract `rollout:reward@0.2.0`
+//! (`wit/reward/0.2/reward.wit`). The SDK knows nothing of any host.
 
 #[allow(missing_docs, unsafe_code, unused_qualifications, clippy::all, clippy::pedantic)]
 #[rustfmt::skip]
@@ -56,11 +57,11 @@ pub mod log;
 mod settings;
 mod verdict;
 
-/// The contract's types, as generated from `wit/reward/0.1/reward.wit`.
+/// The contract's types, as generated from `wit/reward/0.2/reward.wit`.
 pub use bindings::rollout::reward::types;
 #[doc(hidden)]
 pub use export::shout_panics;
-pub use grader::{Grader, begun, describe, given};
+pub use grader::{Grader, GroupGrader, begun, describe, given};
 pub use settings::{FromValue, Settings, bad as bad_setting};
 #[doc(hidden)]
 pub use settings::{kebab, read as settings_read, summary};
@@ -68,5 +69,5 @@ pub use settings::{kebab, read as settings_read, summary};
 /// Everything that a grader's file needs.
 pub mod prelude {
     pub use crate::types::{Error, Question, Verdict};
-    pub use crate::{Grader, bad_setting, log, settings};
+    pub use crate::{Grader, GroupGrader, bad_setting, log, settings};
 }
