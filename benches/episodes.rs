@@ -87,7 +87,7 @@ fn rate(core: &dyn Core, episodes: usize, rows: usize, wait: Duration) -> f64 {
         turns[number] += 1;
         let sampling = Sampling { max_tokens: TOKENS, ..Sampling::default() };
         let seed = (number * TURNS + turns[number]) as u64;
-        Some(Next::Turn(number, NextTurn { read, seed, sampling }))
+        Some(Next::Turn(number, NextTurn { read, anew: None, seed, sampling }))
     };
     let asked: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     let (talk, room) = (&mut Talk::new(channel, take), 2 * TURNS * TOKENS as usize);

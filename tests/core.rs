@@ -10,6 +10,8 @@
 mod bf16;
 #[path = "core/episodes.rs"]
 mod episodes;
+#[path = "core/rows.rs"]
+mod rows;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -133,6 +133,7 @@ fn the_decoder_learns_what_transformers_does() {
             let (new, old) = (&new[i..=i], &old[i..=i]);
             let told = LossInputs {
                 by_token: &[],
+                whole: 1,
                 advantage: advantages[i].into(),
                 new,
                 old,

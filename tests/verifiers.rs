@@ -305,7 +305,7 @@ fn a_game_of_textarena_is_played() {
         match played.reply(0) {
             Reply::Says(_) => None,
             Reply::Ends(end) => Some(end),
-            other @ Reply::TooLong => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         }
     });
     assert_eq!(found, Some(won(1.0)));

@@ -224,7 +224,7 @@ impl Evaluation {
 pub fn played(answer: &Answer) -> Option<Played> {
     let episode = answer.episode.as_deref()?;
     let (turns, read) = (episode.turns.len() as u32, episode.read() as u32);
-    Some(Played { turns, read, stopped: episode.stopped.name().to_owned() })
+    Some(Played { turns, read, rows: episode.rows(), stopped: episode.stopped.name().to_owned() })
 }
 
 /// Returns the values of k for pass@k: powers of two, and the number of rollouts of a problem.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use allot_allocation::Start;
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped};
 use allot_engine::talk::{Event, Next, NextTurn, Talk, from_the_start};
-use allot_engine::{Environments, Replies, Said};
+use allot_engine::{Environments, Replies, Said, TrainingRow};
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn played(
             ..Sampling::default()
         };
         let seed = number as u64 * 100 + turn as u64;
-        Some(Next::Turn(number, NextTurn { read, seed, sampling }))
+        Some(Next::Turn(number, NextTurn { read, anew: None, seed, sampling }))
     };
     let asked: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     converse(&asked, &mut Talk::new(channel, take), rows);
@@ -193,7 +193,7 @@ fn an_episode_is_the_same_whenever_its_environment_replies() {
         let episode = sample.answer.episode.as_ref().unwrap();
         *reasons.entry(episode.stopped.name()).or_insert(0) += 1;
         let prompt = &prompts()[sample.prompt.0 as usize];
-        let (own, read) = sample.answer.whole();
+        let TrainingRow { own, read, .. } = sample.answer.rows().remove(0);
         let observed: Vec<_> = read.iter().map(|r| r.start + prompt.len()..r.end + prompt.len()).collect();
         let tokens = [&prompt[..], &own].concat();
         let sequence = Sequence { tokens: &tokens, prompt: prompt.len(), observed: &observed, mask: None };
@@ -260,7 +260,7 @@ fn an_episode_continues_another_from_a_turn_on() {
         assert!(generated <= 20 && read <= READ as usize && new.len() <= 6, "{new:?}");
         deep += u32::from(kept > 1);
         let prompt = &prompts()[sample.prompt.0 as usize];
-        let (own, observed) = sample.answer.whole();
+        let TrainingRow { own, read: observed, .. } = sample.answer.rows().remove(0);
         let observed: Vec<_> =
             observed.iter().map(|r| r.start + prompt.len()..r.end + prompt.len()).collect();
         let tokens = [&prompt[..], &own].concat();
@@ -425,6 +425,8 @@ impl Liar {
                 return;
             }
             5..14 => end(Some(1.0)),
+            // In another training row, or in one that there is not.
+            14..18 => Reply::Elsewhere(self.draws.below(4) as u32, some),
             _ if over && self.draws.below(4) > 0 => end(Some(0.5)),
             _ => Reply::Says(some),
         };

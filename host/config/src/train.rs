@@ -7,6 +7,7 @@ use allot_allocation::{
     Columns, Every, Geometry, Need, SamplerRange, SamplerSettings, Terms, TokenCosts, shown,
 };
 use allot_base::{Error, Result, absolute, looks_like_a_path};
+use allot_settings::loss::LossKind;
 use allot_settings::{
     AnyEnvironment, AnyGrader, Date, DeviceName, EnvironmentSettings, LoraConfig, OptimizerConfig, Precision,
     RemoteConfig, RewardConfig, RolloutsConfig, Sampling, UpdateConfig, hub,
@@ -385,6 +386,7 @@ impl TrainConfig {
             ("sampling.max_tokens", u64::from(config.sampling.max_tokens), any),
             ("environment.max_turns", episode.map_or(1, |e| u64::from(e.max_turns)), MOST_TURNS),
             ("environment.max_read_tokens", episode.map_or(1, |e| e.max_read_tokens.max(1).into()), any),
+            ("environment.max_rows", episode.map_or(1, |e| e.max_rows.into()), MOST_TURNS),
             ("environment.max_open", episode.and_then(|e| e.max_open).map_or(1, u64::from), any),
             ("environment.process.processes", process.map_or(1, |p| p.processes as u64), MOST_THREADS),
             ("environment.process.threads", process.map_or(1, |p| p.threads as u64), MOST_THREADS),
@@ -524,6 +526,17 @@ impl TrainConfig {
             return refused(what, "leave out `[engine]`; `[rollout_server]` may sample the turns");
         }
         environment.check(name)?;
+        let by_answer = match self.update.loss.kind {
+            LossKind::Gspo => Some("gspo"),
+            LossKind::Rloo => Some("rloo"),
+            _ => None,
+        };
+        if let Some(loss) = by_answer.filter(|_| environment.max_rows > 1) {
+            let what = format!(
+                "has several training rows of an episode, and loss `{loss}`, whose ratio is a whole rollout's"
+            );
+            return refused(what, "use another loss, or leave out `environment.max_rows`");
+        }
         let own = environment.environment.name();
         let embedded = environment.environment.embedded();
         if let Some(other) = self.tasks.iter().find(|task| task.kind.is_played() != embedded.is_some()) {

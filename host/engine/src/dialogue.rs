@@ -9,7 +9,8 @@ use crate::Sampling;
 use crate::environments::{Environments, Replies, Said};
 use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Past, Reply, Stopped, Turn};
 use crate::request::Answered;
-use crate::talk::{Event, NextTurn};
+use crate::talk::{Anew, Event, NextTurn};
+use crate::training_row::TrainingRow;
 
 /// What an episode keeps of another: some turns, and the reply after them.
 #[derive(Clone, Debug, Default)]
@@ -116,14 +117,21 @@ impl Dialogue {
     ) -> Option<Followed> {
         self.awaited.take_if(|(awaited, _)| *awaited == index)?;
         self.replied += 1;
-        let read = match reply {
+        let current = self.turns.last().map_or(0, |turn| turn.row);
+        let (row, read) = match reply {
             Reply::Ends(end) => return Some(Followed::Ended(end)),
-            Reply::Says(_) | Reply::TooLong if self.stopped.is_some() => {
+            Reply::Says(_) | Reply::Elsewhere(..) | Reply::TooLong if self.stopped.is_some() => {
                 let why = "the environment was told that the episode is over and went on";
                 return Some(Followed::Ended(Ended::failed(why)));
             }
-            Reply::Says(read) => Some(read),
-            Reply::TooLong => None,
+            Reply::Elsewhere(row, read) => {
+                if let Some(why) = self.no_row(row, &read) {
+                    return Some(Followed::Ended(Ended::failed(why)));
+                }
+                (row, Some(read))
+            }
+            Reply::Says(read) => (current, Some(read)),
+            Reply::TooLong => (current, None),
         };
         let given = (self.replied - 1) as usize;
         if let Some(expected) = self.kept.expected(given) {
@@ -152,8 +160,31 @@ impl Dialogue {
         self.read += read.len();
         let kept = self.kept.turns.iter().filter(|_| self.turns.is_empty());
         let read = [kept.flat_map(|(read, said)| read.iter().chain(said)).copied().collect(), read].concat();
-        self.turns.push(Turn { read: read.clone(), tokens: 0 });
-        Some(Followed::Next(NextTurn { read, seed, sampling }))
+        let turn = Turn { row, read: read.clone(), tokens: 0 };
+        let anew = (row != current).then(|| self.anew(&turn));
+        self.turns.push(turn);
+        Some(Followed::Next(NextTurn { read, anew, seed, sampling }))
+    }
+
+    /// Returns why an environment can't go on in a training row.
+    fn no_row(&self, row: u32, read: &[u32]) -> Option<&'static str> {
+        let rows = self.turns.iter().map(|turn| turn.row + 1).max().unwrap_or(0);
+        if !self.kept.turns.is_empty() {
+            Some("the environment rewrote what was said, in an episode that continues another")
+        } else if row > rows || self.turns.is_empty() && row > 0 {
+            Some("the environment went on in a training row that there is not")
+        } else if row == rows && read.is_empty() && row > 0 {
+            Some("the environment began a training row without tokens")
+        } else {
+            None
+        }
+    }
+
+    /// Returns the training row in which this turn is the next, which is another one than that of the turn before.
+    fn anew(&self, turn: &Turn) -> Anew {
+        let turns: Vec<Turn> = self.turns.iter().chain([turn]).cloned().collect();
+        let row = TrainingRow::of_turns(&turns, &self.answered.tokens).swap_remove(turn.row as usize);
+        Anew { beginning: row.beginning, own: row.own }
     }
 
     /// Replies for an environment that did not in time: its episode has failed.

@@ -43,6 +43,8 @@ pub struct Opening {
 pub enum Reply {
     /// These tokens follow; then it is the model's turn.
     Says(Vec<u32>),
+    /// They follow in this training row of the episode: an earlier one, or the next, which begins with them.
+    Elsewhere(u32, Vec<u32>),
     /// Something longer than the limit of tokens that an episode reads: the limit ends it.
     TooLong,
     /// The episode is over.
@@ -97,7 +99,10 @@ pub struct Episode {
 /// A turn of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The tokens read before it, after all tokens so far.
+    /// The training row that it belongs to. Rows are numbered as they begin.
+    #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
+    pub row: u32,
+    /// The tokens read before it, after all tokens of its row so far. A row but the first begins with these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<u32>,
     /// Number of generated tokens.
@@ -108,6 +113,11 @@ impl Episode {
     /// Returns the number of tokens read, those that it keeps of another episode included.
     pub fn read(&self) -> usize {
         self.turns.iter().map(|turn| turn.read.len()).sum()
+    }
+
+    /// Returns the number of its training rows.
+    pub fn rows(&self) -> u32 {
+        self.turns.iter().map(|turn| turn.row + 1).max().unwrap_or(1)
     }
 
     /// Returns all turns, those that it keeps first. `tokens` are those that it generated itself.
@@ -135,7 +145,7 @@ mod tests {
     #[test]
     fn what_an_episode_keeps_is_told_turn_by_turn() {
         let kept = vec![TurnLength(0, 2), TurnLength(1, 1)];
-        let turn = |read: &[u32], tokens| Turn { read: read.to_vec(), tokens };
+        let turn = |read: &[u32], tokens| Turn { row: 0, read: read.to_vec(), tokens };
         let turns = vec![turn(&[1, 2, 3, 4, 5], 2), turn(&[8], 1)];
         let end = Ended::rewarded(1.0, None);
         let episode = Episode { kept, turns, stopped: Stopped::Done, end };

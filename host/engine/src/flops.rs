@@ -70,10 +70,17 @@ impl Shape {
             compute.flops.prefill += self.prefill_flops(prompt);
         }
         for sample in samples {
-            let (answer, read) = (sample.answer.tokens.len(), sample.answer.read());
-            compute.read_tokens += read as u64;
-            compute.flops.decode +=
-                self.decode_flops(Lengths { prompt: length(sample.prompt), answer, read });
+            compute.read_tokens += sample.answer.read() as u64;
+            for row in sample.answer.rows() {
+                let (answer, read) = (row.answer(), row.own.len() - row.answer());
+                compute.flops.decode += match row.beginning.as_ref().map(Vec::len) {
+                    None => self.decode_flops(Lengths { prompt: length(sample.prompt), answer, read }),
+                    // What a later row begins with is read for it alone.
+                    Some(prompt) => {
+                        self.prefill_flops(prompt) + self.decode_flops(Lengths { prompt, answer, read })
+                    }
+                };
+            }
         }
         compute
     }

@@ -18,7 +18,7 @@ use crate::{EngineError, Interrupt, OptimizerConfig, Report, SamplingMask};
 /// The interval at which an interrupt is polled while waiting for an update.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A rollout to learn from, with owned data.
+/// A training row of a rollout to learn from, with owned data.
 #[derive(Clone, Debug)]
 pub(crate) struct Lesson {
     /// Tokens of prompt and answer.
@@ -41,6 +41,10 @@ pub(crate) struct Lesson {
     pub(crate) advantage: f32,
     /// The advantage of each of its tokens; empty if all have its own.
     pub(crate) by_token: Vec<f32>,
+    /// Like [`TrainingSample::further`].
+    pub(crate) further: bool,
+    /// Like [`TrainingSample::whole`].
+    pub(crate) whole: usize,
 }
 
 /// An update, with all its inputs.
@@ -75,6 +79,8 @@ impl Lesson {
             truncated: self.truncated,
             advantage: self.advantage,
             by_token: &self.by_token,
+            further: self.further,
+            whole: self.whole,
         }
     }
 }

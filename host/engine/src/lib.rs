@@ -41,6 +41,7 @@ mod statistics;
 mod stops;
 pub mod talk;
 pub mod tensors;
+mod training_row;
 mod update;
 
 pub use coin::{Coin, CoinConfig, Flip, normal};
@@ -55,4 +56,5 @@ pub use native::{Answer, Episodes, Following, Native, NativeConfig, Signal};
 pub use optimizer::{OptimizerConfig, Schedule};
 pub use sampler::Sampling;
 pub use stops::{End, StopTexts, Stops, TokenBytes};
+pub use training_row::TrainingRow;
 pub use update::{MASKED, Old, UpdateConfig, learning_flops};

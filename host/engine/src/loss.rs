@@ -14,6 +14,8 @@ pub struct LossInputs<'a> {
     pub advantage: f64,
     /// The advantage of each token; empty if all have the answer's.
     pub by_token: &'a [f32],
+    /// Number of tokens of its rollout, which has more than these if they are one of several training rows.
+    pub whole: usize,
     /// Log-probabilities under the current weights.
     pub new: &'a [f32],
     /// Log-probabilities under the weights that ratios are measured from.
@@ -79,7 +81,7 @@ pub fn part(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization) 
     let n = told.new.len();
     let bounds = config.bounds();
     let mut part = Part { gradient: vec![0.0; n].into(), ..Part::default() };
-    let each = over.each(config.kind, n);
+    let each = over.each(config.kind, told.whole);
     match config.kind {
         LossKind::Gspo | LossKind::Rloo => by_answer(config, told, over, &mut part),
         LossKind::Grpo | LossKind::DrGrpo | LossKind::Dapo | LossKind::Cispo => {
@@ -191,7 +193,16 @@ mod tests {
 
     fn told(new: &[f32], advantage: f64) -> LossInputs<'_> {
         let (old, sampled, reference) = (&OLD, &SAMPLED, &REFERENCE);
-        LossInputs { advantage, by_token: &[], new, old, sampled, reference, entropies: &[] }
+        LossInputs {
+            advantage,
+            by_token: &[],
+            whole: new.len(),
+            new,
+            old,
+            sampled,
+            reference,
+            entropies: &[],
+        }
     }
 
     #[test]

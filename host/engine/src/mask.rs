@@ -2,6 +2,8 @@
 //! If it is kept, log-probabilities and entropies are those of the masked distribution in sampling,
 //! scoring and learning (DeepSeek-V3.2, arXiv 2512.02556, section 3.1, "Keep Sampling Mask").
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// Logit of an excluded token: its probability is practically 0 and all results stay finite.
@@ -25,6 +27,15 @@ impl SamplingMask {
     /// Returns whether no masks are kept.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// Returns the masks of some answer tokens, given by ranges.
+    pub fn gather(&self, ranges: &[Range<usize>]) -> Self {
+        let (mut some, rows) = (Self::default(), self.rows().collect::<Vec<_>>());
+        if !self.is_empty() {
+            ranges.iter().flat_map(|range| &rows[range.clone()]).for_each(|row| some.push(row));
+        }
+        some
     }
 
     /// Returns the mask of each answer token.

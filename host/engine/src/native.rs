@@ -3,7 +3,6 @@
 mod episodes;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::Path;
 
 use allot_allocation::{
@@ -15,6 +14,7 @@ use crate::core::{Answered, Core, Request};
 use crate::flops::Lengths;
 use crate::learner::{Learner, Lesson, Work};
 use crate::model::ModelError;
+use crate::training_row::TrainingRow;
 use crate::update::{UpdateConfig, learning_flops};
 use crate::{
     Capabilities, Cost, Engine, EngineError, Environments, Episode, Example, Interrupt, OptimizerConfig,
@@ -39,18 +39,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns all tokens after the prompt, and the ranges of them that the environment said.
-    pub fn whole(&self) -> (Vec<u32>, Vec<Range<usize>>) {
-        let Some(episode) = &self.episode else { return (self.tokens.clone(), Vec::new()) };
-        let (mut all, mut read, mut generated) = (Vec::new(), Vec::new(), self.tokens.iter());
-        for turn in &episode.turns {
-            if !turn.read.is_empty() {
-                read.push(all.len()..all.len() + turn.read.len());
-            }
-            all.extend(&turn.read);
-            all.extend(generated.by_ref().take(turn.tokens as usize));
-        }
-        (all, read)
+    /// Returns its training rows, at least one.
+    pub fn rows(&self) -> Vec<TrainingRow> {
+        let episode = self.episode.as_ref();
+        episode.map_or_else(
+            || vec![TrainingRow::of_answer(&self.tokens)],
+            |episode| TrainingRow::of_turns(&episode.turns, &self.tokens),
+        )
     }
 
     /// Returns the advantage of each generated token, from that of each turn. Empty if there is none.
@@ -253,30 +248,35 @@ impl Native {
         }
     }
 
-    /// Returns an update on these examples, from the current weights.
-    fn work(&self, batch: &[Example<'_, Answer>], geometry: Option<Geometry>) -> Work {
-        let one = |example: &Example<'_, Answer>| {
-            let Example { sample, advantage, by_turn } = *example;
-            let prompt = self.prompt(sample.prompt);
-            let (own, mut observed) = sample.answer.whole();
-            for range in &mut observed {
-                *range = range.start + prompt.len()..range.end + prompt.len();
-            }
+    /// Returns what is learned from a rollout: each of its training rows.
+    fn lessons(&self, example: &Example<'_, Answer>) -> Vec<Lesson> {
+        let Example { sample, advantage, by_turn } = *example;
+        let (answer, by_token) = (&sample.answer, sample.answer.by_token(by_turn));
+        let one = |(i, row): (usize, TrainingRow)| {
+            let beginning = row.beginning.as_deref().unwrap_or_else(|| self.prompt(sample.prompt));
+            let at = beginning.len();
             Lesson {
-                tokens: [prompt, &own].concat(),
-                prompt: prompt.len(),
-                observed,
-                sampled: sample.answer.log_probs.clone(),
-                mask: sample.answer.mask.clone(),
+                tokens: [beginning, &row.own].concat(),
+                prompt: at,
+                observed: row.read.iter().map(|range| range.start + at..range.end + at).collect(),
+                sampled: row.gather(&answer.log_probs),
+                mask: answer.mask.gather(&row.generated),
                 temperature: self.config.sampling.with(sample.sampling).divisor(),
                 stale: sample.version != self.version,
                 truncated: sample.truncated,
                 advantage,
-                by_token: sample.answer.by_token(by_turn),
+                by_token: row.gather(&by_token),
+                further: i > 0,
+                whole: answer.tokens.len(),
             }
         };
+        answer.rows().into_iter().enumerate().map(one).collect()
+    }
+
+    /// Returns an update on these examples, from the current weights.
+    fn work(&self, batch: &[Example<'_, Answer>], geometry: Option<Geometry>) -> Work {
         Work {
-            lessons: batch.iter().map(one).collect(),
+            lessons: batch.iter().flat_map(|example| self.lessons(example)).collect(),
             update: self.config.update.cut(geometry),
             optimizer: self.config.optimizer,
             longest: self.config.sampling.max_tokens as usize,

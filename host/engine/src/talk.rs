@@ -47,10 +47,49 @@ pub enum Next {
 pub struct NextTurn {
     /// Tokens to read first.
     pub read: Vec<u32>,
+    /// The training row that it belongs to, if that is another one than that of the turn before.
+    pub anew: Option<Anew>,
     /// The seed of its random numbers.
     pub seed: u64,
     /// How its tokens are drawn.
     pub sampling: Sampling,
+}
+
+/// A training row in which an episode goes on: what was kept of the row before is of no use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Anew {
+    /// The tokens that it begins with; none for the prompt.
+    pub beginning: Option<Vec<u32>>,
+    /// All tokens after these, those to read first included.
+    pub own: Vec<u32>,
+}
+
+/// What a sampler that keeps nothing knows of an episode: the tokens of the training row in which its next turn is.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// What the row begins with; none for the prompt.
+    beginning: Option<Vec<u32>>,
+    own: Vec<u32>,
+}
+
+impl History {
+    /// Takes what is read before a turn.
+    pub fn read(&mut self, turn: &NextTurn) {
+        match turn.anew.clone() {
+            Some(Anew { beginning, own }) => *self = Self { beginning, own },
+            None => self.own.extend(&turn.read),
+        }
+    }
+
+    /// Takes the tokens that were generated in a turn.
+    pub fn said(&mut self, tokens: &[u32]) {
+        self.own.extend(tokens);
+    }
+
+    /// Returns what the row begins with, and all tokens after that, in an episode with this prompt.
+    pub fn after<'a>(&'a self, prompt: &'a [u32]) -> (&'a [u32], &'a [u32]) {
+        (self.beginning.as_deref().unwrap_or(prompt), &self.own)
+    }
 }
 
 /// Connects a core's turns with the environments' replies.
@@ -122,7 +161,7 @@ pub fn from_the_start(
     talk: &mut Talk<'_>,
     interrupt: &Interrupt,
 ) -> Result<(), ModelError> {
-    let mut histories: Vec<Vec<u32>> = vec![Vec::new(); prompts.len()];
+    let mut histories: Vec<History> = vec![History::default(); prompts.len()];
     let mut open = prompts.len();
     while open > 0 {
         let Some(next) = talk.wait(interrupt) else { return Ok(()) };
@@ -136,19 +175,17 @@ pub fn from_the_start(
         // Episodes of one prompt are neighbours, so that their first turns share its pass.
         turns.sort_by_key(|(number, _)| *number);
         for (number, turn) in &turns {
-            histories[*number].extend(&turn.read);
+            histories[*number].read(turn);
         }
-        let request = |(number, turn): &(usize, NextTurn)| Request {
-            prompt: prompts[*number],
-            history: &histories[*number],
-            seed: turn.seed,
-            sampling: turn.sampling,
+        let request = |(number, turn): &(usize, NextTurn)| {
+            let (prompt, history) = histories[*number].after(prompts[*number]);
+            Request { prompt, history, seed: turn.seed, sampling: turn.sampling }
         };
         let requests: Vec<Request<'_>> = turns.iter().map(request).collect();
         let mut answers = Vec::with_capacity(requests.len());
         sample(&requests, &mut |i, answer| answers.push((turns[i].0, answer)))?;
         for (number, answer) in answers {
-            histories[number].extend(&answer.tokens);
+            histories[number].said(&answer.tokens);
             // The environment's reply is an event of its own.
             let _ = talk.tell.send(Event::Turn(number, answer));
         }

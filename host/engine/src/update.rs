@@ -13,7 +13,7 @@ use crate::loss::{LossInputs, LossNormalization, Part, part};
 use crate::model::Shape;
 use crate::{EngineError, Interrupt, OptimizerConfig, Report};
 
-/// A rollout to learn from.
+/// A rollout to learn from, or one of its training rows.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainingSample<'a> {
     /// Prompt and answer.
@@ -30,6 +30,10 @@ pub struct TrainingSample<'a> {
     pub advantage: f32,
     /// The advantage of each of its tokens; empty if all have its own.
     pub by_token: &'a [f32],
+    /// Whether it is a further training row of the rollout before. Rollouts are counted without them.
+    pub further: bool,
+    /// Generated tokens of its rollout, in all training rows together.
+    pub whole: usize,
 }
 
 impl TrainingSample<'_> {
@@ -85,7 +89,7 @@ pub fn update(
 ) -> Result<(Report, Compute), EngineError> {
     let config = context.update;
     let batches = mini_batches(lessons, context);
-    let masked = lessons.iter().filter(|l| config.masks(l.truncated)).count();
+    let masked = lessons.iter().filter(|l| config.masks(l.truncated) && !l.further).count();
     let lessons: Vec<TrainingSample<'_>> = batches.iter().flat_map(|batch| &batch.lessons).copied().collect();
     let old = old(core, &lessons, context)?;
     let apart = context.foreign.and_then(|_| apart(&lessons, &old));
@@ -143,11 +147,16 @@ fn mini_batches<'a>(lessons: &[TrainingSample<'a>], context: UpdateContext<'_>) 
     let counts = |l: &&TrainingSample<'_>| {
         !masked(l) && (l.has_advantage() || config.loss.teaches_without_advantage())
     };
-    let size = if config.mini_batch == 0 { lessons.len() } else { config.mini_batch };
+    let rollouts: Vec<&[TrainingSample<'a>]> = lessons.chunk_by(|_, next| next.further).collect();
+    let size = if config.mini_batch == 0 { rollouts.len() } else { config.mini_batch };
     let mut next = 0;
-    let batch = |batch: &[TrainingSample<'a>]| {
+    let batch = |rollouts: &[&[TrainingSample<'a>]]| {
+        // First rows first: those of one prompt share its pass if they are neighbours.
+        let (mut batch, further): (Vec<_>, Vec<_>) =
+            rollouts.iter().copied().flatten().copied().partition(|l| !l.further);
+        batch.extend(further);
         let over = LossNormalization {
-            answers: batch.len(),
+            answers: rollouts.len(),
             tokens: batch.iter().filter(|l| !masked(l)).map(|l| l.sequence.answer()).sum(),
             longest: context.longest,
             correction: if config.old_log_probs == Old::Decoupled { config.correction } else { 1.0 },
@@ -156,7 +165,7 @@ fn mini_batches<'a>(lessons: &[TrainingSample<'a>], context: UpdateContext<'_>) 
         next += lessons.len();
         MiniBatch { over, lessons, first }
     };
-    lessons.chunks(size.max(1)).map(batch).collect()
+    rollouts.chunks(size.max(1)).map(batch).collect()
 }
 
 /// Adds the gradients of a micro-batch. Returns each sample's part of the loss and the sum of its tokens'
@@ -183,6 +192,7 @@ fn micro_step(
         let inputs = LossInputs {
             advantage: f64::from(lesson.advantage),
             by_token: lesson.by_token,
+            whole: lesson.whole,
             new: &new,
             old,
             sampled,

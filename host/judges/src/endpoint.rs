@@ -237,7 +237,11 @@ mod tests {
 
     impl Played {
         fn new() -> Self {
-            let sessions = Arc::new(Sessions::new(40));
+            Self::with_rows(1)
+        }
+
+        fn with_rows(rows: usize) -> Self {
+            let sessions = Arc::new(Sessions::new(40, rows));
             let note = |words: &str| TOLD.lock().expect("no panic").push(words.to_owned());
             let endpoint = Endpoint::open(Arc::clone(&sessions), note).expect("a port");
             Self { endpoint, sessions, channel: Talk::channel() }
@@ -295,6 +299,46 @@ mod tests {
         let (status, said) = asked.join().expect("it answers");
         let said: Value = serde_json::from_str(&said).expect(&said);
         (status, said["error"]["message"].as_str().expect("a reason").to_owned())
+    }
+
+    #[test]
+    fn a_request_that_rewrites_what_was_said_begins_a_row_and_earlier_ones_go_on() {
+        let played = Played::with_rows(2);
+        played.open("a", 0);
+        let index = std::cell::Cell::new(0);
+        let turn = |tokens: &[u32], said: &[u32]| {
+            let asked = played.turn("a", tokens, &json!({}));
+            let reply = played.reply();
+            index.set(index.get() + 1);
+            played.said("a", 0, index.get(), said, None);
+            assert_eq!(asked.join().expect("it answers").0, 200);
+            reply.2
+        };
+        assert_eq!(turn(&[1, 2], &[4]), Reply::Says(Vec::new()));
+        assert_eq!(turn(&[1, 2, 4, 5], &[6]), Reply::Says(vec![5]));
+        // Another history: all of it is read anew.
+        assert_eq!(turn(&[9, 4], &[7]), Reply::Elsewhere(1, vec![9, 4]));
+        assert_eq!(turn(&[9, 4, 7, 8], &[8]), Reply::Says(vec![8]));
+        // The first row goes on after the last of its turns, and there is no third.
+        assert_eq!(turn(&[1, 2, 4, 5, 6, 9], &[5]), Reply::Elsewhere(0, vec![9]));
+        let refused = refused(played.turn("a", &[1, 2, 4, 5, 6], &json!({})));
+        assert_eq!(
+            (refused.0, refused.1.contains("`environment.max_rows` is 2")),
+            (400, true),
+            "{}",
+            refused.1
+        );
+        assert!(matches!(played.reply(), (0, _, Reply::Ends(Ended { reward: None, .. }))));
+
+        // The first request is the prompt, or none that may be made.
+        let other = Played::with_rows(2);
+        other.open("b", 0);
+        let refused = refused_once(&other);
+        assert_eq!((refused.0, refused.1.contains("rewrite")), (400, true), "{}", refused.1);
+    }
+
+    fn refused_once(played: &Played) -> (u16, String) {
+        refused(played.turn("b", &[3], &json!({})))
     }
 
     #[test]
@@ -362,7 +406,7 @@ mod tests {
         assert_eq!(replayed.0, 400);
         let Reply::Ends(end) = played.reply().2 else { panic!("it goes on") };
         let why = "a request of the environment is refused: its 2 tokens rewrite what was said: only the first 2 of 3 are \
-                   as they were";
+                   as they were (`environment.max_rows` is 1)";
         assert_eq!((end.reward, end.trouble.as_deref()), (None, Some(why)));
 
         played.open("c", 2);

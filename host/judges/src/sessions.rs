@@ -44,11 +44,15 @@ pub(crate) struct Sessions {
     ended: Mutex<Vec<String>>,
     /// The most tokens that an episode reads.
     most: usize,
+    /// The most training rows of an episode.
+    rows: usize,
 }
 
 struct Session {
-    /// All tokens so far.
-    history: Vec<u32>,
+    /// All tokens so far of each training row.
+    rows: Vec<Vec<u32>>,
+    /// The row of the last turn.
+    current: usize,
     /// Whether nothing has been asked yet.
     is_new: bool,
     /// Where the environment's next reply goes; none while a turn is sampled.
@@ -63,10 +67,36 @@ struct Session {
     end: Option<Ended>,
 }
 
+impl Session {
+    /// Returns the training row that these tokens go on in, and those to read in it: the longest of which they have all
+    /// tokens, or the next, which begins with them. None if there is no such row.
+    fn goes_on<'t>(&self, tokens: &'t [u32], most: usize) -> Option<(usize, &'t [u32])> {
+        let rest = self
+            .rows
+            .iter()
+            .enumerate()
+            .filter_map(|(i, row)| Some((i, tokens.strip_prefix(row.as_slice())?)));
+        let known = rest.min_by_key(|(i, rest)| (rest.len(), usize::from(*i != self.current)));
+        let may_begin = !self.is_new && self.rows.len() < most && !tokens.is_empty();
+        known.or_else(|| may_begin.then_some((self.rows.len(), tokens)))
+    }
+
+    /// Returns why these tokens go on in no row.
+    fn rewritten(&self, tokens: &[u32], most: usize) -> String {
+        let now = &self.rows[self.current];
+        let same = tokens.iter().zip(now).take_while(|(a, b)| a == b).count();
+        let (had, has) = (now.len(), tokens.len());
+        let why = format!(
+            "its {has} tokens rewrite what was said: only the first {same} of {had} are as they were"
+        );
+        if self.is_new { why } else { format!("{why} (`environment.max_rows` is {most})") }
+    }
+}
+
 impl Sessions {
-    /// Returns no episodes, each of which will read at most so many tokens.
-    pub fn new(most: usize) -> Self {
-        Self { all: Mutex::default(), ended: Mutex::default(), most }
+    /// Returns no episodes, each of which will read at most so many tokens, in at most so many training rows.
+    pub fn new(most: usize, rows: usize) -> Self {
+        Self { all: Mutex::default(), ended: Mutex::default(), most, rows }
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Session>> {
@@ -77,7 +107,8 @@ impl Sessions {
     pub fn open(&self, name: String, prompt: Vec<u32>, replies: Replies) {
         let (waiting, since, end) = (None, None, None);
         let replies = Some(replies);
-        let session = Session { history: prompt, is_new: true, replies, waiting, since, is_over: false, end };
+        let (rows, current, is_new, is_over) = (vec![prompt], 0, true, false);
+        let session = Session { rows, current, is_new, replies, waiting, since, is_over, end };
         self.all().insert(name, session);
     }
 
@@ -93,7 +124,8 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// A request that gets no turn. One that rewrites what was said ends its episode.
+    /// A request that gets no turn. One that rewrites what was said ends its episode, unless it may have another training
+    /// row.
     pub fn asked(&self, name: &str, tokens: Vec<u32>) -> Result<Owed, Refusal> {
         let mut all = self.all();
         let session = all.get_mut(name).ok_or(Refusal::Gone)?;
@@ -103,13 +135,9 @@ impl Sessions {
         if session.replies.is_none() {
             return Err(Refusal::Twice);
         }
-        let Some(read) = tokens.strip_prefix(session.history.as_slice()) else {
-            let same = tokens.iter().zip(&session.history).take_while(|(a, b)| a == b).count();
-            let (had, has) = (session.history.len(), tokens.len());
+        let Some((row, read)) = session.goes_on(&tokens, self.rows) else {
+            let why = session.rewritten(&tokens, self.rows);
             drop(all);
-            let why = format!(
-                "its {has} tokens rewrite what was said: only the first {same} of {had} are as they were"
-            );
             return Err(self.refuse(name, why));
         };
         if session.is_new && read.len() > self.most {
@@ -117,16 +145,22 @@ impl Sessions {
             let why = "it begins with more tokens than `max_read_tokens`".to_owned();
             return Err(self.refuse(name, why));
         }
-        let read = read.to_vec();
+        let reply = if row == session.current {
+            Reply::Says(read.to_vec())
+        } else {
+            Reply::Elsewhere(row as u32, read.to_vec())
+        };
         session.is_new = false;
         let (owing, owed) = oneshot::channel();
-        session.history = tokens;
+        session.rows.resize(session.rows.len().max(row + 1), Vec::new());
+        session.rows[row] = tokens;
+        session.current = row;
         session.waiting = Some(owing);
         session.since = None;
         let replies = session.replies.take();
         drop(all);
         if let Some(replies) = replies {
-            replies.send(Reply::Says(read));
+            replies.send(reply);
         }
         Ok(owed)
     }
@@ -164,7 +198,7 @@ impl Sessions {
         let turn = if said.tokens.is_empty() && stop.is_some() {
             Err(Refusal::Over)
         } else {
-            session.history.extend(said.tokens);
+            session.rows[session.current].extend(said.tokens);
             let (tokens, log_probs) = (said.tokens.to_vec(), said.log_probs.to_vec());
             Ok(Turn { tokens, log_probs, is_last: stop.is_some() })
         };

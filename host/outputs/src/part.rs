@@ -41,6 +41,7 @@ fn columns() -> Columns<Settled> {
         ("fate", Column::Text(|l| l.fate.into())),
         ("turns", Column::MaybeCount(|l| l.row.played.as_ref().map(|played| played.turns.into()))),
         ("read_tokens", Column::MaybeCount(|l| l.row.played.as_ref().map(|played| played.read.into()))),
+        ("training_rows", Column::MaybeCount(|l| l.row.played.as_ref().map(|played| played.rows.into()))),
         (
             "stopped",
             Column::MaybeText(|l| l.row.played.as_ref().map(|played| played.stopped.as_str().into())),

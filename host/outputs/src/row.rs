@@ -57,8 +57,15 @@ pub struct Played {
     pub turns: u32,
     /// Tokens read from the environment.
     pub read: u32,
+    /// Number of training rows.
+    #[serde(default = "one")]
+    pub rows: u32,
     /// Why it stopped.
     pub stopped: String,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Updates made on a rollout.

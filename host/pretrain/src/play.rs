@@ -100,7 +100,7 @@ pub fn measure(
         };
         games[number].1 += 1;
         let seed = seed::turn(seed::world(run, 3, number as u64), games[number].1);
-        Some(Next::Turn(number, NextTurn { read, seed, sampling: sampling(number) }))
+        Some(Next::Turn(number, NextTurn { read, anew: None, seed, sampling: sampling(number) }))
     };
     let room = longest.iter().map(|(all, _)| *all).max().unwrap_or(0);
     let talk = &mut Talk::new(channel, take);

@@ -114,6 +114,7 @@ impl Batch {
             LossInputs {
                 advantage,
                 by_token: &[],
+                whole: new.len(),
                 new,
                 old: &lesson.old,
                 sampled,

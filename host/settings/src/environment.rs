@@ -31,6 +31,9 @@ pub struct EnvironmentSettings {
     /// Most episodes that are open at a time; by default all that a step asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_open: Option<u32>,
+    /// Most training rows of an episode: more than one lets its environment rewrite what was said.
+    #[serde(default = "rows", skip_serializing_if = "is_one")]
+    pub max_rows: u32,
     /// How often a request's episodes that were lost to their environment are drawn again.
     #[serde(default, skip_serializing_if = "allot_allocation::is_zero")]
     pub retries: u32,
@@ -257,6 +260,10 @@ impl EnvironmentSettings {
             return refused(what, "leave it out");
         }
         self.check_verifiers(name)?;
+        if self.max_rows > 1 && self.environment != AnyEnvironment::Verifiers {
+            let what = format!("has `environment.max_rows`, which `{own}` does not have");
+            return refused(what, "leave it out; only the harnesses of `verifiers` rewrite what was said");
+        }
         let of_class = [
             ("max_tool_calls", self.max_tool_calls.is_some()),
             ("max_open", self.max_open.is_some()),
@@ -299,6 +306,15 @@ const MOST_RETRIES: u32 = 16;
 
 fn turns() -> u32 {
     16
+}
+
+fn rows() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(rows: &u32) -> bool {
+    *rows == 1
 }
 
 fn read() -> u32 {

@@ -113,7 +113,9 @@ fn headline(row: &Row) -> String {
     let played = of("turns").map(|turns| {
         let (read, stopped) = (number(row, "read_tokens"), shown::name(&text(row, "stopped")));
         let turns = if turns == "1" { "1 turn".to_owned() } else { format!("{turns} turns") };
-        format!(" in {turns}, {read} read, {stopped}")
+        let rows = of("training_rows").filter(|rows| rows != "1");
+        let rows = rows.map(|rows| format!(" and {rows} training rows")).unwrap_or_default();
+        format!(" in {turns}{rows}, {read} read, {stopped}")
     });
     let played = played.unwrap_or_default();
     format!(

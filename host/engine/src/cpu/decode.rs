@@ -158,7 +158,8 @@ impl Decode<'_> {
         let mut which = Vec::with_capacity(wanted.len());
         let same = |a: &[u32], b: &[u32]| std::ptr::eq(a, b) || a == b;
         for one in &wanted {
-            if one.parked.is_none() && !prompts.last().is_some_and(|last| same(last, one.prompt)) {
+            let begins = one.parked.is_none() && one.beginning.is_none();
+            if begins && !prompts.last().is_some_and(|last| same(last, one.prompt)) {
                 prompts.push(one.prompt);
             }
             which.push(prompts.len().max(1) - 1);
@@ -179,8 +180,11 @@ impl Decode<'_> {
 
         let threads = each(wanted.len());
         let fresh = |(which, (mut one, caches)): (usize, (Wanted<'_>, Option<Caches>))| {
-            let past = one.parked.take();
-            let past = past.unwrap_or_else(|| self.begin(&read[which], one.room, caches.unwrap_or_default()));
+            let past = one.parked.take().unwrap_or_else(|| {
+                // A training row that begins with something else has it for itself.
+                let own = one.beginning.as_ref().map(|beginning| Arc::new(self.read(beginning, threads)));
+                self.begin(own.as_ref().unwrap_or_else(|| &read[which]), one.room, caches.unwrap_or_default())
+            });
             self.continued(past, &one, threads)
         };
         let caches = |one: &Wanted<'_>, free: &mut Vec<Caches>| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::parked::Parked;
 use crate::core::Request;
-use crate::talk::NextTurn;
+use crate::talk::{Anew, NextTurn};
 
 /// The next rows of all threads.
 pub enum Supply<'a> {
@@ -23,7 +23,9 @@ pub struct Wanted<'a> {
     pub number: usize,
     /// The prompt.
     pub prompt: &'a [u32],
-    /// Tokens to read after what is kept, or after the prompt.
+    /// What its training row begins with, if not with the prompt.
+    pub beginning: Option<Vec<u32>>,
+    /// Tokens to read after what is kept, or after the prompt or beginning.
     pub read: Vec<u32>,
     /// What is kept of the episode so far.
     pub parked: Option<Parked>,
@@ -31,6 +33,15 @@ pub struct Wanted<'a> {
     pub request: Request<'a>,
     /// Maximum number of tokens after the prompt.
     pub room: usize,
+}
+
+impl Wanted<'_> {
+    /// Returns a row in another training row than that of which something is kept. That is computed again: the keys and
+    /// values of all rows would be several times the memory.
+    fn anew(self, beginning: Option<Vec<u32>>, own: Vec<u32>) -> Self {
+        let room = self.room.saturating_sub(beginning.as_ref().map_or(0, Vec::len));
+        Self { beginning, read: own, parked: None, room, ..self }
+    }
 }
 
 /// Closes turns if it is dropped in a panic, which would otherwise leave the other threads waiting.
@@ -124,9 +135,14 @@ impl<'a> Turns<'a> {
             while taken.len() < wanted && !state.closed {
                 let Some((number, turn)) = state.next(self.most) else { break };
                 let (prompt, parked) = (self.prompts[number], state.parked[number].take());
-                let NextTurn { read, seed, sampling } = turn;
+                let NextTurn { read, anew, seed, sampling } = turn;
                 let request = Request { prompt, history: &[], seed, sampling };
-                taken.push(Wanted { number, prompt, read, parked, request, room: self.room });
+                let wanted =
+                    Wanted { number, prompt, beginning: None, read, parked, request, room: self.room };
+                taken.push(match anew {
+                    Some(Anew { beginning, own }) => wanted.anew(beginning, own),
+                    None => wanted,
+                });
             }
             if !taken.is_empty() || !wait || state.closed {
                 return taken;
@@ -175,6 +191,7 @@ impl<'a> Supply<'a> {
                 let one = |(number, request): (usize, &Request<'a>)| Wanted {
                     number,
                     prompt: request.prompt,
+                    beginning: None,
                     read: request.history.to_vec(),
                     parked: None,
                     request: *request,

@@ -75,6 +75,8 @@ impl Native {
     fn kept(&self, prompt: PromptId, start: Start) -> Kept {
         let answer = self.held.get(&(prompt, start.rollout)).expect("a grant continues what is held");
         let episode = answer.episode.as_ref().expect("only episodes are continued");
+        // Only environments that are stated to be deterministic are continued, and none of those has further rows.
+        assert_eq!(episode.rows(), 1, "an episode of several training rows is not continued");
         let last = episode.kept.len() + start.turn as usize;
         Kept::of(episode.all_turns(&answer.tokens), last).expect("a turn follows the one that is kept")
     }

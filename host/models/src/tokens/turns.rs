@@ -22,10 +22,14 @@ impl Tokens {
     /// those that it keeps of another one first.
     pub fn said(&self, answer: &Answer, stops: &Stops) -> Result<String> {
         let Some(episode) = &answer.episode else { return self.answer(&answer.tokens, stops) };
-        let mut lines = Vec::new();
-        for (read, said) in episode.all_turns(&answer.tokens) {
-            if !read.is_empty() {
-                lines.push(format!("environment: {}", self.decode(&read)?));
+        let rows =
+            std::iter::repeat_n(0, episode.kept.len()).chain(episode.turns.iter().map(|turn| turn.row));
+        let (mut lines, mut current) = (Vec::new(), 0);
+        for ((read, said), row) in episode.all_turns(&answer.tokens).into_iter().zip(rows) {
+            let elsewhere = row != std::mem::replace(&mut current, row);
+            if !read.is_empty() || elsewhere {
+                let place = if elsewhere { format!(" (training row {})", row + 1) } else { String::new() };
+                lines.push(format!("environment{place}: {}", self.decode(&read)?));
             }
             lines.push(format!("model: {}", self.answer(&said, stops)?));
         }

@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use allot_engine::core::Answered;
-use allot_engine::talk::Event;
+use allot_engine::talk::{Event, History};
 use allot_engine::{Answer, Environments, Episodes, Following, Interrupt, Native, Sample};
 use tokio::sync::Notify;
 
@@ -26,8 +26,8 @@ pub(super) struct Table<'a> {
 /// An episode's place.
 #[derive(Default)]
 struct Seat {
-    /// All tokens after the prompt.
-    history: RefCell<Vec<u32>>,
+    /// All tokens of the training row in which its next turn is.
+    history: RefCell<History>,
     /// What follows. A turn stays here until it is sampled, so that another server can take it over.
     next: RefCell<Option<Following>>,
     changed: Notify,
@@ -68,7 +68,7 @@ impl<'a> Table<'a> {
         let (Following::Turn(number, _) | Following::End(number, _)) = &following;
         let seat = &self.seats[*number];
         if let Following::Turn(_, turn) = &following {
-            seat.history.borrow_mut().extend(&turn.read);
+            seat.history.borrow_mut().read(turn);
         }
         *seat.next.borrow_mut() = Some(following);
         seat.changed.notify_one();
@@ -90,12 +90,16 @@ impl<'a> Table<'a> {
                 Some(Following::Turn(_, turn)) => {
                     // Back in its place before the server is asked: the request may fail, or be given up.
                     *seat.next.borrow_mut() = Some(Following::Turn(number, turn.clone()));
-                    let whole = [self.native.prompt(place.prompt), &seat.history.borrow()].concat();
+                    let whole = {
+                        let history = seat.history.borrow();
+                        let (beginning, own) = history.after(self.native.prompt(place.prompt));
+                        [beginning, own].concat()
+                    };
                     let asked = (whole.as_slice(), turn.seed, turn.sampling);
                     let sample = sampler.ask(self.native, asked, place, label).await?;
                     *seat.next.borrow_mut() = None;
                     let Sample { answer, truncated, .. } = sample;
-                    seat.history.borrow_mut().extend(&answer.tokens);
+                    seat.history.borrow_mut().said(&answer.tokens);
                     let Answer { tokens, log_probs, .. } = answer;
                     let answered = Answered { tokens, log_probs, truncated, ..Answered::default() };
                     self.take(Event::Turn(number, answered));
