@@ -334,7 +334,7 @@ fn a_row_comes_back_as_it_was() {
         log_prob: Some(-1.0 / 3.0),
         reward: Some(0.1),
         rewards: vec![("format".to_owned(), 0.5), ("tests".to_owned(), -1.0)],
-        played: Some(Played { turns: 3, read: 17, stopped: "max_turns".to_owned() }),
+        played: Some(Played { turns: 3, read: 17, rows: 2, stopped: "max_turns".to_owned() }),
         text: Some("4 + 4 = 8\n\u{1f980}".to_owned()),
         ..row(far, Purpose::Commit)
     };
@@ -371,6 +371,7 @@ fn a_row_comes_back_as_it_was() {
         ("fate", text("trained")),
         ("turns", Field::Long(3)),
         ("read_tokens", Field::Long(17)),
+        ("training_rows", Field::Long(2)),
         ("stopped", text("max_turns")),
         ("text", text("4 + 4 = 8\n\u{1f980}")),
     ];

@@ -12,6 +12,7 @@ mod server;
 
 mod loopback;
 mod scratch;
+mod skip;
 
 use std::process::Command;
 use std::time::Duration;

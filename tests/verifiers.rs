@@ -274,6 +274,50 @@ fn what_a_task_set_must_not_do_costs_its_episodes() {
     assert_eq!(played.ends(0, "4"), won(1.0));
 }
 
+/// The next reply, which goes on in this training row: what is read there.
+fn elsewhere(played: &mut Played, row: u32, said: &str) -> String {
+    played.turn(0, said, None);
+    match played.reply(0) {
+        Reply::Elsewhere(at, tokens) if at == row => played.tokens.decode(&tokens).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_agent_that_rewrites_what_was_said_has_several_training_rows() {
+    let Some(python) = python() else { return };
+    let mut played = Played::new(&python, &json!("forgets"), json!({ "max_rows": 3 })).unwrap();
+    assert_eq!(played.begin(0, 2), "user\n12-15*2:\nassistant\n");
+    assert_eq!(elsewhere(&mut played, 1, "?13"), "user\n12-13*1:\nassistant\n", "a helper's question");
+    assert_eq!(elsewhere(&mut played, 0, "?12"), "\nuser\n12-13*1:\nassistant\n", "and the agent goes on");
+    assert_eq!(elsewhere(&mut played, 1, "?12"), "\nuser\n12-12*0:\nassistant\n", "the helper, too");
+    assert_eq!(elsewhere(&mut played, 2, "!12"), "user\n13-13*0:\nassistant\n", "a summary");
+    assert_eq!(played.ends(0, "!14"), won(1.0));
+
+    // One row less than it needs, and no more than one by default.
+    for (more, said, rows) in
+        [(json!({ "max_rows": 2 }), ["?13", "?12", "?12", "!12"].as_slice(), 2), (json!({}), &["?13"], 1)]
+    {
+        let mut played = Played::new(&python, &json!("forgets"), more).unwrap();
+        played.begin(0, 2);
+        for said in &said[..said.len() - 1] {
+            played.turn(0, said, None);
+            played.reply(0);
+        }
+        let why = played.ends(0, said[said.len() - 1]).trouble.unwrap();
+        assert!(
+            why.contains("rewrite what was said")
+                && why.contains(&format!("`environment.max_rows` is {rows}")),
+            "{why}"
+        );
+    }
+    // A request that is made twice begins a row.
+    let more = json!({ "max_rows": 3, "verifiers": { "env": { "agent": { "harness": { "id": "forgets", "again": true } } } } });
+    let mut played = Played::new(&python, &json!("forgets"), more).unwrap();
+    played.begin(0, 2);
+    assert_eq!(elsewhere(&mut played, 1, "?13"), "user\n12-15*2:\nassistant\n");
+}
+
 #[test]
 fn a_groups_environments_begin_with_one_seed() {
     let Some(python) = python() else { return };
@@ -423,10 +467,8 @@ fn record(scratch: &Scratch, run: &str) -> String {
     scratch.read(&format!("{run}/record.jsonl")).split_once('\n').unwrap().1.to_owned()
 }
 
-#[test]
-fn the_shipped_model_trains_on_a_task_set_and_a_killed_run_comes_to_the_same_end() {
-    let Some(python) = python() else { return };
-    let scratch = Scratch::new();
+/// The config of a run of the shipped model, which lies beside it with a chat template.
+fn config(python: &str, scratch: &Scratch) -> String {
     let mine = scratch.path().join("mine");
     fs::create_dir_all(&mine).unwrap();
     for entry in fs::read_dir(allot_models::find("tiny-guess").unwrap()).unwrap().map(Result::unwrap) {
@@ -435,29 +477,61 @@ fn the_shipped_model_trains_on_a_task_set_and_a_killed_run_comes_to_the_same_end
     let template =
         "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}";
     fs::write(mine.join("chat_template.jinja"), template).unwrap();
-    let command: Vec<String> = command(&python, &scratch).iter().map(|word| format!("{word:?}")).collect();
-    scratch.write("run.toml", RUN.replace("COMMAND", &command.join(", ")));
+    let command: Vec<String> = command(python, scratch).iter().map(|word| format!("{word:?}")).collect();
+    RUN.replace("COMMAND", &command.join(", "))
+}
+
+/// Trains to the end, and once more with a kill after so many lines of the record; both come to the same record. Returns it.
+fn trained_twice(scratch: &Scratch, config: &str, lines: usize) -> String {
+    scratch.write("run.toml", config);
     let said = scratch.allot(&["train", "run.toml", "--out", "out"]);
     assert!(said.ends_with("exit code 0"), "{said}");
-    let lines: Vec<Value> =
-        scratch.read("out/record.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let environment = &lines[0]["training"]["environment"];
-    assert_eq!(
-        (&environment["use"], &environment["process"]["version"].is_string()),
-        (&json!("verifiers"), &true)
-    );
-    let shown = scratch.allot(&["rollouts", "out", "--show", "4"]);
-    assert!(shown.contains("environment: ") && shown.contains("model: ?"), "{shown}");
-
     let mut run = scratch.command(&["train", "run.toml", "--out", "again"]);
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let path = scratch.path().join("again/record.jsonl");
-    while fs::read_to_string(&path).map_or(0, |text| text.lines().count()) < 14 {
+    while fs::read_to_string(&path).map_or(0, |text| text.lines().count()) < lines {
         assert!(run.try_wait().unwrap().is_none(), "it ended before it was killed");
         std::thread::sleep(Duration::from_millis(10));
     }
     run.kill().unwrap();
     run.wait().unwrap();
     scratch.allot(&["train", "--resume", "again"]);
-    assert_eq!(record(&scratch, "again"), record(&scratch, "out"));
+    assert_eq!(record(scratch, "again"), record(scratch, "out"));
+    record(scratch, "out")
+}
+
+#[test]
+fn the_shipped_model_trains_on_a_task_set_and_a_killed_run_comes_to_the_same_end() {
+    let Some(python) = python() else { return };
+    let scratch = Scratch::new();
+    trained_twice(&scratch, &config(&python, &scratch), 14);
+    let head = scratch.read("out/record.jsonl");
+    let head: Value = serde_json::from_str(head.lines().next().unwrap()).unwrap();
+    let environment = &head["training"]["environment"];
+    assert_eq!(
+        (&environment["use"], &environment["process"]["version"].is_string()),
+        (&json!("verifiers"), &true)
+    );
+    let shown = scratch.allot(&["rollouts", "out", "--show", "4"]);
+    assert!(shown.contains("environment: ") && shown.contains("model: ?"), "{shown}");
+}
+
+/// Each is one in the record, and is shown with its rows.
+#[test]
+fn rollouts_of_several_training_rows_are_trained_on_and_a_killed_run_comes_to_the_same_end() {
+    let Some(python) = python() else { return };
+    let scratch = Scratch::new();
+    let config = config(&python, &scratch).replace("\"hidden\", games = 60", "\"forgets\"");
+    let config = config.replace("max_read_tokens = 80", "max_read_tokens = 80\nmax_rows = 3");
+    let record = trained_twice(&scratch, &config.replace("seed = \"seed\"\n", ""), 10);
+    let lines = record.lines().filter(|line| line.starts_with(r#"{"kind":"rollouts""#));
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let groups: Vec<&Value> = lines.iter().flat_map(|line| line["sampled"].as_array().unwrap()).collect();
+    assert!(!groups.is_empty());
+    assert!(groups.iter().all(|group| group["rewards"].as_array().unwrap().len() == 6), "{groups:?}");
+    let shown = scratch.allot(&["rollouts", "out", "--show", "40"]);
+    assert!(shown.contains(" and 3 training rows, "), "{shown}");
+    for row in ["environment (training row 2): ", "environment (training row 1): "] {
+        assert!(shown.contains(row), "{shown}");
+    }
 }

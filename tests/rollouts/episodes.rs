@@ -93,3 +93,47 @@ fn a_run_of_episodes_on_a_server_that_is_stopped_comes_to_the_same_end() {
         assert_eq!(record(&scratch, &run), honest, "stopped after {until} requests");
     }
 }
+
+/// An agent of verifiers that asks a helper in between and in the end goes on from a summary: each request is one of all tokens of its
+/// training row.
+#[test]
+fn rollouts_of_several_training_rows_are_the_same_on_a_server() {
+    let Ok(python) = std::env::var("ALLOT_ENVIRONMENTS") else {
+        return crate::skip::skip("environments", "ALLOT_ENVIRONMENTS names no Python with verifiers");
+    };
+    let (scratch, server) = (Scratch::new(), server(Kind::Vllm));
+    let mine = scratch.path().join("mine");
+    std::fs::create_dir_all(&mine).unwrap();
+    for entry in std::fs::read_dir(allot_models::find("tiny-guess").unwrap()).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), mine.join(entry.file_name())).unwrap();
+    }
+    let template =
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}";
+    std::fs::write(mine.join("chat_template.jinja"), template).unwrap();
+    let cases = scratch::root().join("tests/cases/verifiers");
+    let environment = format!(
+        "[environment]\nuse = \"verifiers\"\nmax_turns = 8\nmax_read_tokens = 80\nmax_rows = 3\n\n\
+         [environment.process]\ncommand = [\"env\", \"PYTHONPATH={}\", {python:?}]\n\n[sampling]",
+        cases.display()
+    );
+    let data = "[[data]]\nchat = true\nheld_out = 0.1\n\n[data.environment]\nuse = \"verifiers\"\n\
+                tasks = [{ name = \"forgets\" }]\n";
+    let rows = |config: &str| {
+        let edits = [
+            ("\"tiny-sums\"", "\"./mine\""),
+            ("max_tokens = 8", "max_tokens = 30"),
+            ("grader = \"exact\"", "grader = \"episode\""),
+            ("[sampling]", &environment),
+        ];
+        let config = edited(config, &edits);
+        format!("{}{data}", config.split_once("[[tasks]]").unwrap().0)
+    };
+    trained(&scratch, &rows(CONFIG), "here");
+    trained(&scratch, &rows(&there(&server)), "there");
+    let (here, there) = (lines(&scratch.path().join("here")), lines(&scratch.path().join("there")));
+    assert_eq!((here.0, here.1), (there.0, there.1), "plans and rollouts");
+    let apart: Vec<f64> = there.2.iter().filter_map(|step| number(step, APART)).collect();
+    assert!(!apart.is_empty() && apart.iter().all(|apart| *apart < 1e-5), "{apart:?}");
+    let shown = scratch.allot(&["rollouts", "there", "--show", "20"]);
+    assert!(shown.contains(" and 3 training rows, "), "{shown}");
+}

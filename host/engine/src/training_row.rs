@@ -5,6 +5,7 @@
 //! began it. They are read, also where the model generated them in another row: each generated token belongs to one
 //! row, and is learned from once.
 
+use std::iter::once;
 use std::ops::Range;
 
 use crate::episode::Turn;
@@ -25,7 +26,7 @@ pub struct TrainingRow {
 impl TrainingRow {
     /// Returns the only row of a rollout that is no episode.
     pub fn of_answer(tokens: &[u32]) -> Self {
-        Self { own: tokens.to_vec(), generated: vec![0..tokens.len()], ..Self::default() }
+        Self { own: tokens.to_vec(), generated: once(0..tokens.len()).collect(), ..Self::default() }
     }
 
     /// Returns the rows of these turns, in which these tokens were generated. The first is there without a turn, too.
@@ -80,13 +81,13 @@ mod tests {
         let first = TrainingRow {
             beginning: None,
             own: vec![20, 21, 3, 23, 24],
-            read: vec![2..3],
+            read: once(2..3).collect(),
             generated: vec![0..2, 3..5],
         };
         let second = TrainingRow {
             beginning: Some(vec![1, 20, 7]),
             own: vec![22, 4, 4, 25],
-            read: vec![1..3],
+            read: once(1..3).collect(),
             generated: vec![2..3, 5..6],
         };
         assert_eq!(second.gather(&[0, 1, 2, 3, 4, 5]), [2, 5]);
