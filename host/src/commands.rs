@@ -8,7 +8,9 @@ mod compare;
 mod completions;
 mod configs;
 mod fetch;
+mod forecast;
 mod grade;
+mod logs;
 mod new;
 mod pack;
 mod policies;
@@ -58,6 +60,8 @@ enum Command {
     Watch(watch::Watch),
     /// Run a policy without a model, in seconds: in the coin-flip world, or on a bank of rollouts
     Simulate(simulate::Simulate),
+    /// Forecast from logs what each policy would save: rollouts, tokens, operations
+    Forecast(forecast::ForecastLogs),
     /// Make a bank for `allot simulate --bank` from rollouts of runs, other trainers or evaluations
     Bank(bank::BankFiles),
     /// Train a small model from random weights in minutes, on examples with mistakes
@@ -99,6 +103,7 @@ fn command(command: Command, screen: &mut Screen<'_>) -> Result<Exit> {
         Command::Grade(command) => grade::run(&command, screen),
         Command::Watch(command) => watch::run(&command, screen),
         Command::Simulate(command) => simulate::run(&command, screen),
+        Command::Forecast(command) => forecast::run(&command, screen),
         Command::Bank(command) => bank::run(&command, screen),
         Command::Pretrain(command) => pretrain::run(&command, screen),
         Command::Replay(command) => replay::run(&command, screen),

@@ -28,6 +28,7 @@ pub mod components;
 pub mod diff;
 pub mod engines;
 pub mod evaluation;
+pub mod forecast;
 pub mod gather;
 pub mod head;
 pub mod interrupt;

@@ -101,6 +101,9 @@ impl<'a> Prepared<'a> {
             problems.notes.extend(Episodes::check(environment, embedded, &tokens, &problems.all)?);
         }
         let judges = graders::check(&config.reward, &problems.all)?;
+        if problems.all.len() > problems.train {
+            judges.iter().flatten().try_for_each(|judge| judges_alone(judge, &config))?;
+        }
         let terms = Terms { columns: problems.columns.clone(), ..config.terms() };
         let run = policy.shown(config.run.run(problems.train as u32, settings), terms);
         let (state, cost) = policy_loader::begun(policy, &run, "policy")?;
@@ -138,6 +141,19 @@ impl<'a> Prepared<'a> {
         // The memory of a server or of a GPU is not known here.
         let here = self.config.engine.is_native() && self.config.model.device == DeviceName::Cpu;
         if here { memory::has_room(&self.memory) } else { Ok(()) }
+    }
+}
+
+/// Refuses a grader that compares answers and has no verdict on a lone one, if held-out problems get one answer each: their
+/// accuracy would be that of no verdicts.
+fn judges_alone(judge: &GraderPreflight, config: &TrainConfig) -> Result<()> {
+    match &judge.opinion {
+        Err(why) if judge.compares && config.evaluation.rollouts == 1 => {
+            let what = format!("held-out problems get one answer each, on which there is no verdict: {why}");
+            Err(Error::new(what)
+                .hint("set `evaluation.rollouts` to 2 or more, or give a lone answer a verdict"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -208,7 +224,12 @@ fn memory(config: &TrainConfig, shape: &Shape, setup: &Setup) -> Result<Memory> 
             let together = config.run.rollouts.min(config.evaluation.rollouts) as usize;
             // Episodes that wait for their environments keep their keys and values, too.
             let rows = if config.environment.is_some() { rows.saturating_mul(OPEN) } else { rows };
-            let sampled = Sampled { rows, answer: after_prompt(config), together };
+            // What an environment says is read at once; where a training row goes on after another, all of it.
+            let read = config.environment.as_ref().map_or(0, |environment| {
+                let all = environment.max_rows > 1;
+                if all { after_prompt(config) } else { environment.max_read_tokens as usize }
+            });
+            let sampled = Sampled { rows, answer: after_prompt(config), together, read };
             let memory = Memory::of(shape, setup, sampled, micro, update.recompute);
             Ok(if config.run.lag > 0 { memory.with_learner(model.dtype) } else { memory })
         }

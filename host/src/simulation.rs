@@ -90,8 +90,17 @@ impl<'a, E: Simulated> SimulatedRun<E, Decider<'a>> {
     /// Makes all checks, and builds the world. `log` receives the policy's log lines. There is no record
     /// until [`keep`](Self::keep) is called with the returned head.
     pub fn new(config: &SimulateConfig, policy: &'a Policy, log: fn(&LogLine)) -> Result<(Self, Head)> {
+        Self::on(E::open(config)?, config, policy, log)
+    }
+
+    /// Does the same in a world that is open already.
+    pub fn on(
+        engine: E,
+        config: &SimulateConfig,
+        policy: &'a Policy,
+        log: fn(&LogLine),
+    ) -> Result<(Self, Head)> {
         let description = policy.description();
-        let engine = E::open(config)?;
         let (prompts, longest) = (engine.prompt_lengths().len() as u32, engine.longest());
         let run = config.run.run(prompts, settings(description, &config.policy.settings)?);
         let terms = Terms { columns: columns(&engine, description)?, ..config.terms(longest) };

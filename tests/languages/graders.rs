@@ -123,7 +123,12 @@ fn groups_are_compared_alike(language: Language) {
 /// In a run, right answers are compared with the others of their request, and regraded they get the same.
 fn a_run_compares_the_answers_of_each_request(scratch: &Scratch) {
     let reward = "[reward]\ngrader = \"component\"\n[reward.component]\nuse = \"./grader.wasm\"\n";
-    scratch.write("run.toml", format!("{reward}{}", include_str!("../cases/judged.toml")));
+    let config = format!("{reward}{}", include_str!("../cases/judged.toml"));
+    scratch.write("run.toml", &config);
+    let alone = scratch.allot(&["train", "run.toml", "--out", "run"]);
+    assert!(alone.contains("on which there is no verdict: grader `podium` said: it is alone"), "{alone}");
+    assert!(alone.contains("hint: set `evaluation.rollouts` to 2 or more"), "{alone}");
+    scratch.write("run.toml", config.replace("problems = 8", "problems = 8\nrollouts = 2"));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     assert!(said.ends_with("exit code 0"), "{said}");
     let record = scratch.read("run/record.jsonl");

@@ -99,7 +99,7 @@ fn a_run_of_episodes_on_a_server_that_is_stopped_comes_to_the_same_end() {
 #[test]
 fn rollouts_of_several_training_rows_are_the_same_on_a_server() {
     let Ok(python) = std::env::var("ALLOT_ENVIRONMENTS") else {
-        return crate::skip::skip("environments", "ALLOT_ENVIRONMENTS names no Python with verifiers");
+        return skip::skip("environments", "ALLOT_ENVIRONMENTS names no Python with verifiers");
     };
     let (scratch, server) = (Scratch::new(), server(Kind::Vllm));
     let mine = scratch.path().join("mine");

@@ -9,14 +9,15 @@
 //! - An update increments the version and changes nothing else.
 //! - A rollout of unknown length has one token.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use allot_allocation::{Compute, Geometry, Grant, PromptId, seed};
 use allot_engine::{
     Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole,
 };
 
-use crate::{Bank, Fit, Prompt, Rollout};
+use crate::{Bank, Fit, Lesson, Prompt, Rollout};
 
 /// A drawn rollout.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,15 +67,22 @@ struct Visits {
     right: u32,
     /// Whether each of its rollouts was drawn.
     drawn: Vec<bool>,
+    lesson: Lesson,
+}
+
+/// What all runs on a bank have in common.
+#[derive(Debug)]
+struct Known {
+    bank: Bank,
+    fit: Fit,
+    /// All wrong and all right rollouts of the bank, for prompts that have none.
+    pools: [Vec<Rollout>; 2],
 }
 
 /// An engine that draws from a bank.
 #[derive(Clone, Debug)]
 pub struct Draws {
-    bank: Bank,
-    fit: Fit,
-    /// All wrong and all right rollouts of the bank, for prompts that have none.
-    pools: [Vec<Rollout>; 2],
+    known: Arc<Known>,
     run_seed: u64,
     version: u32,
     visits: Vec<Visits>,
@@ -87,26 +95,40 @@ impl Draws {
     /// Returns an engine at the start of a run. The bank needs at least one prompt.
     pub fn new(bank: Bank, run_seed: u64) -> Self {
         let pool = |right: bool| bank.all().filter(|r| r.correct == right).copied().collect();
+        let known = Known { fit: Fit::of(&bank), pools: [pool(false), pool(true)], bank };
+        Self::on(Arc::new(known), run_seed)
+    }
+
+    fn on(known: Arc<Known>, run_seed: u64) -> Self {
         Self {
-            fit: Fit::of(&bank),
-            pools: [pool(false), pool(true)],
             run_seed,
             version: 0,
-            visits: vec![Visits::default(); bank.prompts.len()],
+            visits: vec![Visits::default(); known.bank.prompts.len()],
             tally: Tally::default(),
             computed: Compute::default(),
-            bank,
+            known,
         }
+    }
+
+    /// Returns an engine at the start of another run on the same bank.
+    pub fn again(&self, run_seed: u64) -> Self {
+        Self::on(Arc::clone(&self.known), run_seed)
+    }
+
+    /// Returns what was spent on each sampled prompt so far, and learned from it.
+    pub fn lessons(&self) -> Vec<(PromptId, Lesson)> {
+        let sampled = (0..).zip(&self.visits).filter(|(_, visits)| visits.rollouts > 0);
+        sampled.map(|(prompt, visits)| (PromptId(prompt), visits.lesson)).collect()
     }
 
     /// The bank.
     pub fn bank(&self) -> &Bank {
-        &self.bank
+        &self.known.bank
     }
 
     /// The fitted distribution of pass rates.
     pub fn fit(&self) -> Fit {
-        self.fit
+        self.known.fit
     }
 
     /// Counts of draws and updates so far.
@@ -121,8 +143,8 @@ impl Draws {
 
     /// Returns the mean of `pass_rate` over all prompts, in place of an accuracy: the run learns nothing.
     pub fn accuracy(&self) -> f64 {
-        let rates = self.bank.prompts.iter().map(|prompt| self.posterior(prompt).mean());
-        rates.sum::<f64>() / self.bank.prompts.len() as f64
+        let rates = self.known.bank.prompts.iter().map(|prompt| self.posterior(prompt).mean());
+        rates.sum::<f64>() / self.known.bank.prompts.len() as f64
     }
 
     /// Returns the root mean square difference between the observed shares of right answers and those pass
@@ -143,11 +165,11 @@ impl Draws {
     }
 
     fn of(&self, prompt: PromptId) -> &Prompt {
-        &self.bank.prompts[prompt.0 as usize]
+        &self.known.bank.prompts[prompt.0 as usize]
     }
 
     fn posterior(&self, prompt: &Prompt) -> Fit {
-        self.fit.seen(prompt.rollouts.len(), prompt.right())
+        self.known.fit.seen(prompt.rollouts.len(), prompt.right())
     }
 
     /// Returns the rollout of a prompt at the current version and this position.
@@ -188,7 +210,7 @@ impl Draws {
         let mut stream = seed::Stream::new(seed::rollout(self.run_seed, prompt, self.version, position));
         let right = stream.unit() < rate;
         let own: Vec<&Rollout> = of.rollouts.iter().filter(|rollout| rollout.correct == right).collect();
-        let pool = &self.pools[usize::from(right)];
+        let pool = &self.known.pools[usize::from(right)];
         let like = match (own.len(), pool.len()) {
             (0, 0) => None,
             (0, all) => Some(&pool[stream.below(all)]),
@@ -205,6 +227,32 @@ impl Draws {
         like.copied().unwrap_or(plain)
     }
 
+    /// Counts what an update learns from each prompt, in so many passes.
+    fn learn(&mut self, batch: &[Example<'_, Drawn>], passes: u32) {
+        let mut groups: BTreeMap<PromptId, Vec<(f32, bool)>> = BTreeMap::new();
+        for example in batch {
+            let sample = example.sample;
+            groups.entry(sample.prompt).or_default().push((example.advantage, sample.answer.correct));
+            if example.advantage != 0.0 {
+                let trained = 6.0 * f64::from(passes) * f64::from(sample.tokens);
+                self.visits[sample.prompt.0 as usize].lesson.operations += trained;
+            }
+        }
+        for (prompt, group) in groups {
+            let (of, fit) = (self.of(prompt), self.known.fit);
+            let (all, right) = (of.rollouts.len(), of.right());
+            let expected = |verdict: bool| {
+                let right = right.saturating_sub(usize::from(verdict));
+                fit.seen((all - 1).max(right), right).mean()
+            };
+            let read = f64::from(of.tokens.unwrap_or(1));
+            let taught = group.iter().any(|(advantage, _)| *advantage != 0.0);
+            let lesson = &mut self.visits[prompt.0 as usize].lesson;
+            lesson.learn(&group, expected);
+            lesson.operations += if taught { 6.0 * f64::from(passes) * read } else { 0.0 };
+        }
+    }
+
     /// Counts a rollout returned to the run.
     fn count(&mut self, sample: &Sample<Drawn>) {
         let visits = &mut self.visits[sample.prompt.0 as usize];
@@ -214,6 +262,9 @@ impl Draws {
         visits.version = Some(self.version);
         visits.rollouts += 1;
         visits.right += u32::from(sample.answer.correct);
+        visits.lesson.rollouts += 1;
+        visits.lesson.tokens += u64::from(sample.tokens);
+        visits.lesson.operations += 2.0 * f64::from(sample.tokens);
         match sample.answer.origin {
             Origin::Model => self.tally.model += 1,
             Origin::Bank(place) => {
@@ -246,6 +297,9 @@ impl Engine for Draws {
         let mut sampled = Vec::with_capacity(grant.rollouts() as usize);
         for line in grant.lines() {
             let order = self.order(line.prompt);
+            // A prompt is read once for all of the line's rollouts.
+            let read = self.of(line.prompt).tokens.unwrap_or(1);
+            self.visits[line.prompt.0 as usize].lesson.operations += 2.0 * f64::from(read);
             for position in line.first..line.first + line.count {
                 if interrupt.is_asked() {
                     sampled.push(None);
@@ -280,6 +334,7 @@ impl Engine for Draws {
         let groups: BTreeSet<PromptId> = effective().map(|e| e.sample.prompt).collect();
         self.tally.groups += groups.len() as u64;
         self.tally.taught.extend(groups);
+        self.learn(batch, passes);
         self.version += 1;
         let Tally { bank, again, model, .. } = self.tally;
         let metrics = [("bank/drawn", bank), ("bank/again", again), ("bank/modelled", model)];

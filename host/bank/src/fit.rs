@@ -77,6 +77,16 @@ impl Fit {
         self.right / (self.right + self.wrong)
     }
 
+    /// Returns the chance that so many rollouts of a prompt are all right, or all wrong.
+    pub fn flat(self, rollouts: u32) -> f64 {
+        // Moments of a beta distribution.
+        let all = |right: f64, wrong: f64| {
+            let one = |i| (right + f64::from(i)) / (right + wrong + f64::from(i));
+            (0..rollouts).map(one).product::<f64>()
+        };
+        all(self.right, self.wrong) + all(self.wrong, self.right)
+    }
+
     /// Draws a pass rate: the first of two gamma variables, divided by their sum (Marsaglia and Tsang
     /// 2000). Computed in logarithms, because small parameters can make both variables underflow.
     pub fn draw(self, stream: &mut Stream) -> f64 {

@@ -29,12 +29,16 @@ pub enum Field {
     Text,
     /// Purpose of the rollout. Rollouts of an evaluation are skipped: their prompts are not trained on.
     Purpose,
+    /// The share of a prompt's rollouts that were right, in files with one row for each prompt.
+    PassRate,
+    /// How many rollouts it had.
+    Rollouts,
     /// Answer filter, in files that list each rollout once per filter. Only the first filter counts.
     Filter,
 }
 
 /// Fields accepted by `--column`, by name.
-const TYPED: [(&str, Field); 8] = [
+const TYPED: [(&str, Field); 10] = [
     ("prompt", Field::Prompt),
     ("reward", Field::Reward),
     ("correct", Field::Correct),
@@ -43,6 +47,8 @@ const TYPED: [(&str, Field); 8] = [
     ("version", Field::Version),
     ("prompt_tokens", Field::PromptTokens),
     ("text", Field::Text),
+    ("pass_rate", Field::PassRate),
+    ("rollouts", Field::Rollouts),
 ];
 
 impl Field {
@@ -165,6 +171,8 @@ const LAYOUTS: [Layout; 6] = [
             (Field::Truncated, &["truncated"]),
             (Field::Version, &["version", "step", "global_step"]),
             (Field::Text, &["completion", "output", "response", "answer"]),
+            (Field::PassRate, &["pass_rate", "solve_rate", "mean_reward"]),
+            (Field::Rollouts, &["rollouts", "num_rollouts", "n"]),
         ],
         beside: None,
     },
@@ -240,7 +248,7 @@ impl Columns {
         for (fields, what, option) in [
             (&[Field::Prompt][..], "a prompt", "prompt=NAME"),
             (
-                &[Field::Reward, Field::Correct][..],
+                &[Field::Reward, Field::Correct, Field::PassRate][..],
                 "a reward, or as whether an answer was right",
                 "reward=NAME",
             ),

@@ -28,6 +28,7 @@ mod cell;
 mod draws;
 mod fit;
 mod layout;
+mod lessons;
 mod profile;
 mod reading;
 
@@ -35,5 +36,6 @@ pub use bank::{Bank, Prompt, Rollout};
 pub use draws::{Drawn, Draws, Origin, Tally};
 pub use fit::Fit;
 pub use layout::Field;
+pub use lessons::{Lesson, Unit, information, paid, resample};
 pub use profile::Profile;
 pub use reading::{Asked, Left, Row, Told, read};

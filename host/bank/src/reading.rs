@@ -31,7 +31,14 @@ pub struct Row {
     pub tokens: Option<u32>,
     /// Whether it met the length limit.
     pub truncated: bool,
+    /// Of a prompt with a pass rate in place of a reward: how many rollouts that was of.
+    pub count: Option<u32>,
 }
+
+/// Rollouts of a pass rate that does not say of how many it is.
+const UNCOUNTED: u32 = 8;
+/// The most rollouts that are made of a pass rate: a larger number would only cost memory.
+const MOST_COUNTED: u32 = 256;
 
 /// Options for reading files.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +97,10 @@ pub struct Told {
     pub by_characters: u64,
     /// Rows without a version.
     pub no_version: u64,
+    /// Rows that are prompts with a pass rate.
+    pub pass_rates: u64,
+    /// Of those, rows that do not say of how many rollouts.
+    pub no_count: u64,
 }
 
 /// Reads the rollouts in files, in file order. Fails if there is none.
@@ -175,7 +186,10 @@ impl Reading<'_> {
         row: &Map<String, Value>,
     ) -> Result<()> {
         self.told.rows += 1;
+        let rated =
+            columns.has(Field::PassRate) && !columns.has(Field::Reward) && !columns.has(Field::Correct);
         match self.rollout(columns, filter, place, row)? {
+            Ok(row) if rated => self.rated(row),
             Ok(row) => self.rows.push(row),
             Err(left) => *self.told.left.entry(left).or_default() += 1,
         }
@@ -238,13 +252,22 @@ impl Reading<'_> {
                 verdict(value, asked.right).ok_or_else(|| wrong(Field::Correct, value, rule))
             })
             .transpose()?;
+        let rate = (sum.is_none() && said.is_none()).then(|| first(Field::PassRate)).flatten();
+        let rate = rate.map(|value| {
+            let rule = "a number from 0 to 1";
+            number(value)
+                .filter(|rate| (0.0..=1.0).contains(rate))
+                .ok_or_else(|| wrong(Field::PassRate, value, rule))
+        });
+        let count = counted(Field::Rollouts)?;
         // A run's own table has a null reward for an unscorable rollout, whatever `correct` says.
         let scored =
             if columns.has(Field::Reward) { sum } else { said.map(|right| f64::from(u8::from(right))) };
+        let scored = rate.transpose()?.or(scored);
         let Some(reward) = scored.filter(|reward| (*reward as f32).is_finite()) else {
             return Ok(Err(Left::Unscored));
         };
-        self.told.by_reward += u64::from(said.is_none());
+        self.told.by_reward += u64::from(said.is_none() && columns.has(Field::Reward));
         let mut tokens = counted(Field::Tokens)?;
         if let (None, Some(each), Some(answer)) = (tokens, asked.characters_per_token, first(Field::Text)) {
             self.told.by_characters += 1;
@@ -260,7 +283,18 @@ impl Reading<'_> {
             correct: said.unwrap_or(reward >= asked.right),
             tokens,
             truncated: first(Field::Truncated).and_then(|value| verdict(value, 1.0)).unwrap_or(false),
+            count,
         }))
+    }
+
+    /// Takes a prompt with a pass rate as its reward: as many right and wrong rollouts as come closest to it.
+    fn rated(&mut self, row: Row) {
+        self.told.pass_rates += 1;
+        self.told.no_count += u64::from(row.count.is_none());
+        let count = row.count.unwrap_or(UNCOUNTED).min(MOST_COUNTED);
+        let right = (f64::from(row.reward) * f64::from(count)).round() as u32;
+        let one = |correct: bool| Row { reward: f32::from(correct), correct, count: None, ..row.clone() };
+        self.rows.extend((0..count).map(|i| one(i < right)));
     }
 }
 

@@ -143,7 +143,8 @@ impl Components {
             Error::new(format!("grader `{name}` {fault}")).hints(hints)
         })?;
         let opinion = loaded.opinions(std::slice::from_ref(greeting)).remove(0);
-        Ok(GraderPreflight { identity: loaded.identity(), words: words(config), opinion })
+        let compares = loaded.grader.description().compares;
+        Ok(GraderPreflight { identity: loaded.identity(), words: words(config), opinion, compares })
     }
 
     /// Starts grading an answer, as soon as its batch is full. An answer that is compared waits for its group.

@@ -1,8 +1,8 @@
 //! The endpoint that environments call for each turn of their model: vLLM's `POST /inference/v1/generate`, token ids in and
 //! token ids out, on the loopback interface, for holders of the run's key.
 //!
-//! A request names its episode in `sampling_params.session`. It must extend all tokens of the episode so far. How tokens are
-//! drawn is the run's affair: a request that sets it, too, ends its episode.
+//! A request names its episode in `sampling_params.session`. It must extend all tokens of one of the episode's training rows so
+//! far, or begin the next one. How tokens are drawn is the run's affair: a request that sets it, too, ends its episode.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

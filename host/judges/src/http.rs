@@ -100,7 +100,12 @@ impl Http {
         let identity = config.identity();
         let mut words = vec!["http".to_owned(), identity.api.name().to_owned()];
         words.extend(identity.model.iter().chain(&identity.prompt).chain(&identity.verdict).cloned());
-        Ok(GraderPreflight { identity: Identity::of(&words, hello)?, words, opinion: Ok(opinion) })
+        Ok(GraderPreflight {
+            identity: Identity::of(&words, hello)?,
+            words,
+            opinion: Ok(opinion),
+            compares: false,
+        })
     }
 
     /// Stores the server's replies in a file, and reuses those already in it. `notice` is called when the

@@ -33,6 +33,8 @@ pub struct GraderPreflight {
     pub words: Vec<String>,
     /// Its opinion on the greeting.
     pub opinion: Opinion,
+    /// Whether it compares the answers of a group. The greeting is a group of one.
+    pub compares: bool,
 }
 
 impl Identity {

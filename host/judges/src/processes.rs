@@ -133,7 +133,7 @@ impl GraderCommand {
             let error = Error::new(format!("the grader `{}` changed during the run: {how}", self.name));
             return Err(error.hint("restore it as it was when the run began, and continue with --resume"));
         }
-        Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion }))
+        Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion, compares: self.group }))
     }
 
     async fn preflight(&self) -> std::result::Result<(Process, Opinion), Failure> {

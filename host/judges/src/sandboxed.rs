@@ -112,7 +112,12 @@ impl Sandboxed {
     pub fn check(config: &PythonConfig, grader: AnyGrader) -> Result<GraderPreflight> {
         let hello = open(config, grader)?.hello();
         let words = vec![grader.name().to_owned()];
-        Ok(GraderPreflight { identity: Identity::of(&words, hello)?, words, opinion: Ok(true.into()) })
+        Ok(GraderPreflight {
+            identity: Identity::of(&words, hello)?,
+            words,
+            opinion: Ok(true.into()),
+            compares: false,
+        })
     }
 
     /// Starts grading an answer, unless its verdict is known or the round already asks for it.

@@ -246,7 +246,8 @@ impl Recipe {
     pub fn memory(&self, shape: &Shape, lessons: &Lessons) -> Memory {
         let answer = lessons.longest_answer();
         let batch = self.training.batch.saturating_mul(lessons.longest_question() + answer);
-        let sampled = Sampled { rows: play::ROWS, answer, together: self.spread.samples as usize + 1 };
+        let sampled =
+            Sampled { rows: play::ROWS, answer, together: self.spread.samples as usize + 1, read: 0 };
         Memory::of(shape, &self.training.setup(shape), sampled, batch, false)
     }
 

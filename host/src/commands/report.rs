@@ -194,7 +194,7 @@ fn table(report: &Report) -> Vec<String> {
 }
 
 /// Aligns rows in columns: the first to the left, the others to the right.
-fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+pub fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();

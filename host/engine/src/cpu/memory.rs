@@ -42,12 +42,14 @@ pub struct Sampled {
     pub answer: usize,
     /// Minimum number of consecutive answers to one prompt, which share its keys and values.
     pub together: usize,
+    /// Most tokens that are read at once after a prompt.
+    pub read: usize,
 }
 
 impl Memory {
     /// Returns the memory for a model; micro-batches have at most `micro` tokens or one sequence.
     pub fn of(shape: &Shape, setup: &Setup, sampled: Sampled, micro: usize, recompute: bool) -> Self {
-        let Sampled { rows, answer, together } = sampled;
+        let Sampled { rows, answer, together, read } = sampled;
         let arena = Arena::new(shape);
         let adapters = setup.lora.map_or(0, |lora| Adapters::new(&arena, lora).len());
         let trained = if adapters > 0 { adapters } else { arena.len };
@@ -74,7 +76,7 @@ impl Memory {
         let caches = rows.saturating_mul(cache(answer)).saturating_add(prompts.saturating_mul(cache(prompt)));
         // One token of each answer goes through a block at once, and as many prompts as there are threads.
         let tokens_at_once = rows.saturating_mul(scratch + shape.vocabulary);
-        let read = setup.threads.saturating_mul(prompt).saturating_mul(block + scratch);
+        let read = setup.threads.saturating_mul(prompt.max(read)).saturating_mul(block + scratch);
         let laid = arena.len * (bytes(setup.precision) + 4 * usize::from(adapters > 0));
         Self {
             trained,

@@ -42,7 +42,7 @@ impl<'m> Card<'m> {
             begins: Outcome::Pass,
             found: Findings::default(),
             questions: made.len(),
-            costs: Costs::new(made),
+            costs: Costs::new(made, grader.description().compares),
         };
         match Trial::new(grader, settings) {
             Ok(mut trial) => {

@@ -18,7 +18,8 @@ def describe(grader: ModuleType) -> dict[str, Any]:
             raise BadGrader(f"`grader.py` has no `{part}`")
     if not hasattr(grader, "grade") and not _compares(grader):
         raise BadGrader("`grader.py` has no `grade`")
-    if hasattr(grader, "grade") and _compares(grader):
+    # `from allot_grader import *` brings a `grade` that is not the author's.
+    if getattr(grader, "grade", grade) is not grade and _compares(grader):
         raise BadGrader("`grader.py` has `grade` and `grade_group`; it needs one of them")
     return {
         "name": grader.name,

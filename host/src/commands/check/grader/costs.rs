@@ -8,7 +8,7 @@ use allot_judges::component::BATCH;
 use allot_sandbox::{Asked, Grader};
 use serde_json::json;
 
-use super::trial::asked;
+use super::trial::{as_group, asked};
 use crate::commands::check::cost::Cost;
 use crate::commands::check::time::Time;
 use crate::screen::Screen;
@@ -29,8 +29,8 @@ struct Row<'m> {
 }
 
 impl<'m> Costs<'m> {
-    /// Returns costs that are not measured yet.
-    pub fn new(made: &'m [Made]) -> Self {
+    /// Returns costs that are not measured yet. A grader that compares is asked about one group.
+    pub fn new(made: &'m [Made], compares: bool) -> Self {
         let row = |what, batch: Vec<&'m Made>| {
             let batch = batch.into_iter().map(asked).collect();
             Row { what, batch, cost: Cost::default() }
@@ -41,7 +41,11 @@ impl<'m> Costs<'m> {
             row("a short answer", vec![short]),
             row("a batch of them", vec![short; BATCH]),
             row("a long answer", vec![long]),
-            row("all that were made", made.iter().collect()),
+            Row {
+                what: "all that were made",
+                batch: if compares { as_group(made) } else { made.iter().map(asked).collect() },
+                cost: Cost::default(),
+            },
         ];
         Self { rows }
     }

@@ -73,9 +73,11 @@ impl Findings {
                 Some(false) => self.correct[1] += 1,
                 None => self.correct[2] += 1,
             },
-            Err(NoVerdict::Unscorable(why)) => add(&mut self.unscorable, || format!("{}: {why}", made.title)),
+            Err(NoVerdict::Unscorable(why)) => {
+                add(&mut self.unscorable, || format!("{}: {why}", made.title));
+            }
             Err(NoVerdict::Unusable(why)) => {
-                add(&mut self.unusable, || format!("on {} it {why}", made.title))
+                add(&mut self.unusable, || format!("on {} it {why}", made.title));
             }
         }
     }
@@ -115,7 +117,11 @@ impl<'t> Trial<'t> {
             }
             let sampled = i.is_multiple_of(SAMPLED);
             if self.grader.description().compares {
-                self.group(batch, sampled);
+                if self.found.exhausted || time.is_over() {
+                    screen.draw("");
+                    return;
+                }
+                self.group(batch, sampled, time);
             } else if alone.len() == batch.len() {
                 self.together(batch, &alone);
                 if sampled {
@@ -131,8 +137,8 @@ impl<'t> Trial<'t> {
     fn alone(&mut self, made: &Made, time: Time) -> Result<Judged, Fault> {
         self.found.calls += 1;
         let judged = self.grade(&[made])?.remove(0);
-        // What a grader that compares says of an answer alone may be no verdict: its groups tell.
-        if !self.grader.description().compares {
+        // A grader that compares may have no verdict on an answer alone: its groups tell. One that can't be used is one.
+        if !self.grader.description().compares || matches!(judged, Err(NoVerdict::Unusable(_))) {
             self.found.judged(made, &judged);
         }
         self.found.calls += 1;
@@ -168,28 +174,29 @@ impl<'t> Trial<'t> {
     }
 
     /// Grades answers to the first of these questions as a group, in two equal calls.
-    fn group(&mut self, batch: &[Made], sampled: bool) {
+    fn group(&mut self, batch: &[Made], sampled: bool, time: Time) {
         let (first, last) = (&batch[0], &batch[batch.len() - 1]);
-        let group: Vec<Asked<'_>> =
-            batch.iter().map(|made| Asked { answer: &made.answer, ..asked(first) }).collect();
-        let [once, again] = std::array::from_fn(|_| self.grader.grade(self.settings, &group));
-        self.found.calls += 2;
-        match (once, again) {
-            (Ok((once, _)), Ok((again, _))) => {
+        let group = as_group(batch);
+        let mut graded = || {
+            self.found.calls += 1;
+            self.grader.grade(self.settings, &group).map(|(verdicts, _)| verdicts)
+        };
+        let both = graded().and_then(|once| Ok((once, graded()?)));
+        match both {
+            Ok((once, again)) => {
                 self.found.batches += 1;
-                for (made, judged) in batch.iter().zip(&once) {
-                    self.found.judged(made, judged);
-                }
-                for (made, _) in
-                    batch.iter().zip(once.iter().zip(&again)).filter(|(_, (once, again))| once != again)
-                {
-                    add(&mut self.found.apart, || made.title.clone());
+                for ((made, once), again) in batch.iter().zip(&once).zip(&again) {
+                    self.found.judged(made, once);
+                    if once != again {
+                        add(&mut self.found.apart, || made.title.clone());
+                    }
                 }
                 if sampled {
                     self.look_for_others(batch, &group, &once);
                 }
             }
-            (Err(fault), _) | (_, Err(fault)) => {
+            Err(fault) if time.ended(&fault) => {}
+            Err(fault) => {
                 let title = format!("a group of {}, {} to {}", batch.len(), first.title, last.title);
                 self.found.fault(&title, &fault);
             }
@@ -223,6 +230,12 @@ impl<'t> Trial<'t> {
         let batch: Vec<Asked<'_>> = batch.iter().map(|made| asked(made)).collect();
         self.grader.grade(self.settings, &batch).map(|(verdicts, _)| verdicts)
     }
+}
+
+/// Returns these answers as a group: answers to the first question.
+pub fn as_group(batch: &[Made]) -> Vec<Asked<'_>> {
+    let first = batch.first().map(asked);
+    batch.iter().filter_map(|made| Some(Asked { answer: &made.answer, ..first? })).collect()
 }
 
 /// Returns a question in the form that a grader gets.

@@ -27,6 +27,7 @@ pub trait Grader: Sized {
 /// each answer alone.
 ///
 /// ```
+/// use allot_grader::GroupGrader;
 /// use allot_grader::prelude::*;
 ///
 /// /// Among right answers the shortest is best.

@@ -69,5 +69,5 @@ pub use settings::{kebab, read as settings_read, summary};
 /// Everything that a grader's file needs.
 pub mod prelude {
     pub use crate::types::{Error, Question, Verdict};
-    pub use crate::{Grader, GroupGrader, bad_setting, log, settings};
+    pub use crate::{Grader, bad_setting, log, settings};
 }

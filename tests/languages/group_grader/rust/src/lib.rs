@@ -1,5 +1,6 @@
 //! What each language's grader of groups does here: it compares answers, and a fault.
 
+use allot_grader::GroupGrader;
 use allot_grader::prelude::*;
 
 /// The grader.

@@ -1,0 +1,264 @@
+//! `allot forecast`: what each policy would have cost on the prompts of a log.
+
+use std::collections::BTreeMap;
+
+use allot_allocation::shown;
+use allot_bank::{Bank, Fit, Profile, Unit};
+use allot_base::{Error, Exit, Result};
+use allot_report::number;
+use allot_sandbox::Caps;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::bank::notes;
+use super::logs::Logs;
+use crate::forecast::{Arm, Candidate, Forecast, Geometry, Ratio, UNIFORM, advised_groups};
+use crate::policy_loader;
+use crate::screen::Screen;
+use crate::shipped;
+
+/// Forecast from logs of rollouts what each policy would save
+#[derive(Debug, Args)]
+pub struct ForecastLogs {
+    #[command(flatten)]
+    logs: Logs,
+    /// Forecast this policy, too: a component's path or its address in a registry; repeatable
+    #[arg(long = "policy", value_name = "POLICY")]
+    policies: Vec<String>,
+    /// Give a policy this setting, as in pilot-commit.pilot=4; repeatable
+    #[arg(long = "set", value_name = "POLICY.NAME=VALUE")]
+    set: Vec<String>,
+    /// Prompts in a step [default: as in the log, or 16]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    groups: Option<u32>,
+    /// Rollouts of each prompt [default: as in the log]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=1024))]
+    rollouts: Option<u32>,
+    /// The forecast as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Group sizes within this share of the best are as good, by what a log can tell.
+const AS_GOOD: f64 = 0.95;
+
+/// Makes and shows the forecast.
+pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
+    let files = command.logs.files()?;
+    let (bank, told) = command.logs.read(&files, screen)?;
+    let profile = Profile::of(&bank);
+    for words in notes(&profile, &told) {
+        screen.tell(words);
+    }
+    let candidates = candidates(command, screen)?;
+    let sandbox = policy_loader::sandbox(Caps::default())?;
+    let versions = versions(&bank);
+    let geometry = Geometry::of(&bank);
+    let geometry = Geometry {
+        groups: command.groups.unwrap_or(geometry.groups),
+        rollouts: command.rollouts.unwrap_or(geometry.rollouts),
+        has_steps: geometry.has_steps || command.groups.is_some(),
+    };
+    let tell = &mut |done, all| screen.draw(format_args!("{done} of {all} runs"));
+    let forecast = Forecast::of(bank, geometry, &candidates, &sandbox, tell)?;
+    screen.draw("");
+    if command.json {
+        screen.say(json(&forecast, &profile));
+    } else {
+        show(&forecast, &profile, screen);
+        for words in unknown(&forecast, versions) {
+            screen.say(words);
+        }
+    }
+    Ok(Exit::Good)
+}
+
+/// Returns `uniform`, the other shipped policies, and those that were given.
+fn candidates(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Vec<Candidate>> {
+    let others = shipped::names().into_iter().filter(|name| *name != UNIFORM).map(str::to_owned);
+    let names = std::iter::once(UNIFORM.to_owned()).chain(others).chain(command.policies.iter().cloned());
+    let mut candidates = names
+        .map(|name| {
+            let component = policy_loader::bytes(&name, screen)?;
+            Ok(Candidate { name, component, settings: BTreeMap::new() })
+        })
+        .collect::<Result<Vec<Candidate>>>()?;
+    for typed in &command.set {
+        let wrong = || {
+            let what = format!("--set {}: expected POLICY.NAME=VALUE", shown::line(typed, 80));
+            Error::new(what).hint("write it like --set pilot-commit.pilot=4")
+        };
+        let (name, value) = typed.split_once('=').ok_or_else(wrong)?;
+        let (policy, setting) = name.rsplit_once('.').ok_or_else(wrong)?;
+        let value = format!("value = {value}").parse::<toml::Table>().map_err(|_| wrong())?;
+        let candidate =
+            candidates.iter_mut().find(|candidate| candidate.name == policy).ok_or_else(|| {
+                Error::new(format!(
+                    "--set {}: no policy `{}` is forecast",
+                    shown::line(typed, 80),
+                    shown::name(policy)
+                ))
+                .hint("name one that ships, or one that --policy names")
+            })?;
+        candidate.settings.insert(setting.to_owned(), value["value"].clone());
+    }
+    Ok(candidates)
+}
+
+fn versions(bank: &Bank) -> usize {
+    bank.all().map(|rollout| rollout.version).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+/// Shows the table.
+fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
+    let Forecast { geometry, uniform, sizes, best, arms, .. } = forecast;
+    let [rollouts, prompts] = [profile.rollouts, profile.prompts].map(|n| number::count(n as u64));
+    let share = |part: f64| format!("{:.0} %", 100.0 * part);
+    screen.say(format_args!(
+        "{rollouts} rollouts of {prompts} prompts; mean pass rate {:.3}, never right {}, always right {}",
+        profile.pass_rate,
+        share(profile.never),
+        share(profile.always)
+    ));
+    let from = if geometry.has_steps { ", as in the log" } else { "; the log has no steps" };
+    screen.say(format_args!(
+        "what each policy pays to learn as much as `{UNIFORM}` does from {} rollouts, {} of each of {} prompts in a step{from}:",
+        number::count(forecast.rollouts),
+        geometry.rollouts,
+        geometry.groups
+    ));
+    let (best_size, best_arm) = (&sizes[*best].0, &sizes[*best].1);
+    let against_best = format!("rollouts, than {} of each of {}", best_size.rollouts, best_size.groups);
+    let heads = ["policy", "rollouts", "tokens", "operations", "rollouts, than uniform", &against_best];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let known = profile.no_length == 0;
+    let mut row = |name: String, arm: &Arm| {
+        let information = uniform.information();
+        let pays = |unit| number::cost(arm.pays(unit, information));
+        let unknown = || number::NONE.to_owned();
+        let ratio = |other: &Arm| {
+            if std::ptr::eq(arm, other) {
+                unknown()
+            } else {
+                compared(forecast.ratio(arm, other, Unit::Rollouts))
+            }
+        };
+        rows.push(vec![
+            name,
+            pays(Unit::Rollouts),
+            if known { pays(Unit::Tokens) } else { unknown() },
+            if known { pays(Unit::Operations) + " × P" } else { unknown() },
+            ratio(uniform),
+            ratio(best_arm),
+        ]);
+    };
+    let mark = |arm: &Arm| if arm.is_modelled() { "*" } else { "" };
+    let mut all: Vec<(String, &Arm)> =
+        arms.iter().map(|arm| (format!("{}{}", arm.name, mark(arm)), arm)).collect();
+    all.push((UNIFORM.to_owned(), uniform));
+    if best_size.rollouts != geometry.rollouts {
+        all.push((format!("{UNIFORM}, {} of each{}", best_size.rollouts, mark(best_arm)), best_arm));
+    }
+    all.sort_by(|a, b| b.1.rate(Unit::Rollouts).total_cmp(&a.1.rate(Unit::Rollouts)));
+    all.into_iter().for_each(|(name, arm)| row(name, arm));
+    for line in super::report::aligned(&rows) {
+        screen.say(format_args!("  {}", line.trim_end()));
+    }
+    notes_on(forecast, profile.fit, screen);
+}
+
+/// Says what the table leaves out, and what follows from it.
+fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
+    let Forecast { alike, left_out, arms, sizes, best, .. } = forecast;
+    if !alike.is_empty() {
+        screen.say(format_args!("as `{UNIFORM}` here: {}", alike.join(", ")));
+    }
+    if let Some(most) =
+        arms.iter().filter(|arm| arm.is_modelled()).map(|arm| arm.modelled).max_by(f64::total_cmp)
+    {
+        screen.say(format_args!(
+            "* up to {:.0} % of its rollouts are from a fitted model, as the log has too few of each prompt",
+            100.0 * most
+        ));
+    }
+    for (name, why) in left_out {
+        screen.say(format_args!(
+            "not forecast: {}",
+            if why.contains(name.as_str()) { why.clone() } else { format!("{name}: {why}") }
+        ));
+    }
+    let top = sizes[*best].1.rate(Unit::Rollouts);
+    let good = sizes.iter().filter(|(_, arm)| arm.rate(Unit::Rollouts) >= AS_GOOD * top);
+    let good: Vec<u32> = good.map(|(geometry, _)| geometry.rollouts).collect();
+    let words: Vec<String> = good.iter().map(u32::to_string).collect();
+    let step = advised_groups(fit, good[0]).map_or_else(String::new, |groups| {
+        let groups = number::count(groups.into());
+        format!("; with {groups} prompts in a step, fewer than one step in twenty has nothing to learn from")
+    });
+    screen.say(format_args!(
+        "advice: `{UNIFORM}` learns most for a rollout with {} rollouts of each prompt{step}",
+        words.join(" or ")
+    ));
+}
+
+/// Says what a log can't tell.
+fn unknown(forecast: &Forecast, versions: usize) -> Vec<String> {
+    let mut all = vec![
+        "the log can't tell what changes as the model learns: a forecast is of the model that made the log. Sizes are \
+         rough; docs/how-to/bank.md says how they were held against training"
+            .to_owned(),
+    ];
+    let revisit = forecast.arms.iter().filter(|arm| arm.revisited > 0).count();
+    if revisit > 0 {
+        all.push(format!(
+            "nor what a later visit to a prompt brings: {revisit} of these policies had such visits"
+        ));
+    }
+    if versions > 1 {
+        all.push(format!(
+            "the log is of {versions} versions of the model, as if they were one; --versions FIRST..LAST keeps some"
+        ));
+    }
+    all
+}
+
+/// Formats a ratio with its interval.
+fn compared(ratio: Ratio) -> String {
+    if ratio.may_be_equal() {
+        return "no difference shown".to_owned();
+    }
+    let (low, high) = number::compared_ends(ratio.ends[0], ratio.ends[1]);
+    format!("{} ({low} to {high})", number::compared(ratio.value))
+}
+
+/// Returns the forecast as JSON.
+fn json(forecast: &Forecast, profile: &Profile) -> Value {
+    let information = forecast.uniform.information();
+    let arm = |arm: &Arm| {
+        let units =
+            [("rollouts", Unit::Rollouts), ("tokens", Unit::Tokens), ("operations", Unit::Operations)];
+        let pays: serde_json::Map<String, Value> = units
+            .iter()
+            .map(|(name, unit)| ((*name).to_owned(), arm.pays(*unit, information).into()))
+            .collect();
+        let ratio = |unit| {
+            let Ratio { value, ends } = forecast.ratio(arm, &forecast.uniform, unit);
+            json!({ "times_fewer": value, "interval": ends })
+        };
+        let ratios: serde_json::Map<String, Value> =
+            units.iter().map(|(name, unit)| ((*name).to_owned(), ratio(*unit))).collect();
+        json!({
+            "policy": arm.name, "pays": pays, "than_uniform": ratios, "modelled": arm.modelled,
+            "rollouts_for_1000_with_an_advantage": arm.rollouts_for(1000.0), "prompts_revisited": arm.revisited,
+        })
+    };
+    let sized = |(geometry, sized): &(Geometry, Arm)| json!({ "groups": geometry.groups, "rollouts": geometry.rollouts, "uniform": arm(sized) });
+    json!({
+        "log": { "rollouts": profile.rollouts, "prompts": profile.prompts, "pass_rate": profile.pass_rate },
+        "geometry": { "groups": forecast.geometry.groups, "rollouts": forecast.geometry.rollouts },
+        "rollouts": forecast.rollouts, "uniform": arm(&forecast.uniform),
+        "policies": forecast.arms.iter().map(arm).collect::<Vec<_>>(), "as_uniform": forecast.alike,
+        "sizes": forecast.sizes.iter().map(sized).collect::<Vec<_>>(), "best_size": forecast.best,
+        "not_forecast": forecast.left_out.iter().map(|(name, why)| json!({ "policy": name, "why": why })).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,143 @@
+//! Logs of rollouts as a command is given them: files, and what their columns mean.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use allot_allocation::shown;
+use allot_bank::{Asked, Bank, Field, Told, read};
+use allot_base::{Error, Result, count, did_you_mean, find};
+use allot_outputs::rollouts::parts;
+use allot_tasks::dataset::Format;
+use clap::Args;
+
+use crate::screen::Screen;
+
+/// Logs of rollouts.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV), or folders: a run's, a comparison's, or one of such files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The column that has the `prompt`, `reward`, `correct`, `tokens`, `truncated`, `version`, `prompt_tokens` or `text`
+    /// of a rollout, as NAME=COLUMN; rewards of several columns are added up, as in reward=right+form
+    #[arg(long = "column", value_name = "NAME=COLUMN")]
+    columns: Vec<String>,
+    /// Keep only rows with this value in a column, as in arm=uniform; repeatable
+    #[arg(long = "where", value_name = "COLUMN=VALUE")]
+    only: Vec<String>,
+    /// Only rollouts of these versions of the model, as in 0..50, both included
+    #[arg(long, value_name = "FIRST..LAST", value_parser = versions)]
+    versions: Option<RangeInclusive<u32>>,
+    /// Count an answer as right from this reward on, if the file does not say
+    #[arg(long, value_name = "REWARD", default_value_t = 0.5, allow_negative_numbers = true)]
+    right: f64,
+    /// Estimate lengths from characters, if a file has answers and no lengths
+    #[arg(long, value_name = "NUMBER")]
+    characters_per_token: Option<f64>,
+}
+
+impl Logs {
+    /// Returns the files.
+    ///
+    /// # Errors
+    ///
+    /// A folder without files of rollouts.
+    pub fn files(&self) -> Result<Vec<PathBuf>> {
+        Ok(self.files.iter().map(|place| below(place)).collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// Reads the files, by prompt. Returns how they were read, too.
+    ///
+    /// # Errors
+    ///
+    /// Options that can't be used, and files without usable rollouts.
+    pub fn read(&self, files: &[PathBuf], screen: &mut Screen<'_>) -> Result<(Bank, Told)> {
+        let asked = asked(self)?;
+        screen.draw(format_args!("reading {}", count(files.len() as u64, "file")));
+        let (rows, told) = read(files, &asked)?;
+        let bank = Bank::of(rows);
+        screen.draw("");
+        Ok((bank, told))
+    }
+}
+
+/// Returns the checked options.
+fn asked(logs: &Logs) -> Result<Asked> {
+    let mut columns: BTreeMap<Field, Vec<String>> = BTreeMap::new();
+    for typed in &logs.columns {
+        let (name, column) = pair(typed, "--column", "prompt=question")?;
+        let field = Field::of(name).ok_or_else(|| {
+            Error::new(format!("--column {}: a bank has no `{}`", shown::line(typed, 80), shown::name(name)))
+                .hint(did_you_mean(name, Field::names()))
+        })?;
+        let several = field == Field::Reward;
+        let names = column.split('+').filter(|name| several && !name.is_empty()).map(str::to_owned);
+        let names: Vec<String> = names.collect();
+        columns.insert(field, if several { names } else { vec![column.to_owned()] });
+    }
+    let only = logs.only.iter().map(|typed| {
+        pair(typed, "--where", "arm=uniform").map(|(column, value)| (column.to_owned(), value.to_owned()))
+    });
+    if let Some(number) = logs.characters_per_token.filter(|n| !(n.is_finite() && *n > 0.0)) {
+        return Err(Error::new(format!(
+            "`--characters-per-token` is {number}; expected a finite number above 0"
+        )));
+    }
+    if !logs.right.is_finite() {
+        return Err(Error::new(format!("`--right` is {}; expected a finite number", logs.right)));
+    }
+    Ok(Asked {
+        columns,
+        only: only.collect::<Result<_>>()?,
+        right: logs.right,
+        versions: logs.versions.clone(),
+        characters_per_token: logs.characters_per_token,
+    })
+}
+
+fn pair<'t>(typed: &'t str, option: &str, example: &str) -> Result<(&'t str, &'t str)> {
+    let both = typed.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    both.ok_or_else(|| {
+        let what = format!("{option} {}: expected NAME=VALUE", shown::line(typed, 80));
+        Error::new(what).hint(format!("write it like {option} {example}"))
+    })
+}
+
+/// Parses a range of versions.
+fn versions(typed: &str) -> std::result::Result<RangeInclusive<u32>, String> {
+    let ends = typed.split_once("..").and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    match ends {
+        Some((first, last)) if first <= last => Ok(first..=last),
+        _ => Err("expected two versions, the first no later than the last, as in 0..50".to_owned()),
+    }
+}
+
+/// Returns the files at a place.
+fn below(place: &Path) -> Result<Vec<PathBuf>> {
+    if !place.is_dir() {
+        return Ok(vec![place.to_owned()]);
+    }
+    let report = place.join("report").join("rollouts.parquet");
+    if report.exists() {
+        return Ok(vec![report]);
+    }
+    let of_run = place.join("rollouts");
+    let mut files = if of_run.is_dir() { parts(&of_run)? } else { Vec::new() };
+    if files.is_empty() {
+        let unread = |e: std::io::Error| Error::file("read", place, &e);
+        for entry in std::fs::read_dir(place).map_err(unread)? {
+            let path = entry.map_err(unread)?.path();
+            if path.is_file() && Format::of_ending(&path).is_some() {
+                files.push(path);
+            }
+        }
+        files.sort_by(|a, b| find::natural(&a.to_string_lossy(), &b.to_string_lossy()));
+    }
+    if files.is_empty() {
+        let what = format!("there is no file of rollouts in `{}`", shown::path(place));
+        return Err(Error::new(what)
+            .hint("name a folder with files that end in .parquet, .jsonl, .json, .csv, .tsv or .arrow"));
+    }
+    Ok(files)
+}

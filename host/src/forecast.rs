@@ -1,0 +1,155 @@
+//! What policies would have cost on prompts whose pass rates are in a log: each runs in a bank's world, and is judged by the
+//! information that it gets for what it pays.
+
+mod arm;
+mod geometry;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use allot_allocation::seed::Stream;
+use allot_bank::{Bank, Draws, resample};
+use allot_base::{Error, Result};
+use allot_sandbox::Sandbox;
+
+pub use arm::{Arm, Ratio};
+pub use geometry::{Geometry, advised_groups};
+
+/// Resamples of prompts for an interval.
+const RESAMPLES: usize = 200;
+/// Rollouts of a simulated run: enough for its rates, whatever the log has.
+const ROLLOUTS: std::ops::RangeInclusive<u64> = 2_000..=20_000;
+/// Group sizes that are tried for `uniform`.
+const SIZES: [u32; 6] = [2, 3, 4, 8, 16, 32];
+/// The name of the baseline.
+pub const UNIFORM: &str = "uniform";
+
+/// A policy to forecast: its name, and its component.
+pub struct Candidate {
+    /// Its name in the table.
+    pub name: String,
+    /// The component's bytes.
+    pub component: Vec<u8>,
+    /// Settings that differ from its defaults, by name.
+    pub settings: BTreeMap<String, toml::Value>,
+}
+
+/// A forecast.
+pub struct Forecast {
+    /// The geometry of a step.
+    pub geometry: Geometry,
+    /// Rollouts of each simulated run.
+    pub rollouts: u64,
+    /// `uniform` at the log's geometry.
+    pub uniform: Arm,
+    /// `uniform` with other group sizes and as many rollouts in a step, and its size.
+    pub sizes: Vec<(Geometry, Arm)>,
+    /// Index of the best of these.
+    pub best: usize,
+    /// The other policies, in the order of their information for a rollout.
+    pub arms: Vec<Arm>,
+    /// Policies that did on this bank what `uniform` did.
+    pub alike: Vec<String>,
+    /// Policies that could not run on it, and why.
+    pub left_out: Vec<(String, String)>,
+    resamples: Vec<Vec<u32>>,
+}
+
+/// A run to make: its place in the results, its policy and geometry.
+type Job<'c> = (usize, &'c Candidate, Geometry);
+
+impl Forecast {
+    /// Makes the forecast, for steps of this geometry. The first candidate is `uniform`. `tell` hears of each run that is done: how many of how many.
+    ///
+    /// # Errors
+    ///
+    /// A log in which `uniform` learns nothing.
+    pub fn of(
+        bank: Bank,
+        geometry: Geometry,
+        candidates: &[Candidate],
+        sandbox: &Sandbox,
+        tell: &mut dyn FnMut(usize, usize),
+    ) -> Result<Self> {
+        let prompts = bank.prompts.len();
+        let rollouts = (bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end());
+        let uniform = &candidates[0];
+        let sizes: Vec<Geometry> = SIZES.into_iter().map(|size| geometry.resized(size)).collect();
+        let jobs: VecDeque<Job<'_>> = candidates
+            .iter()
+            .map(|candidate| (candidate, geometry))
+            .chain(sizes.iter().map(|geometry| (uniform, *geometry)))
+            .enumerate()
+            .map(|(i, (candidate, geometry))| (i, candidate, geometry))
+            .collect();
+        let mut made = runs(jobs, &Draws::new(bank, 1), rollouts, sandbox, tell).into_iter();
+        let uniform = made.next().unwrap_or_else(|| Err("it was not run".to_owned()));
+        let uniform = uniform.map_err(|why| Error::new(format!("`{UNIFORM}` could not be run: {why}")))?;
+        if uniform.information() <= 0.0 {
+            let what =
+                "no prompt of the log is both right and wrong at times, so `uniform` learns nothing from it";
+            return Err(
+                Error::new(what).hint("give a log of more rollouts of each prompt, or of other prompts")
+            );
+        }
+        let (mut arms, mut alike, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+        for (candidate, made) in candidates[1..].iter().zip(made.by_ref()) {
+            match made {
+                Ok(arm) if arm.is_like(&uniform) => alike.push(arm.name),
+                Ok(arm) => arms.push(arm),
+                Err(why) => left_out.push((candidate.name.clone(), why)),
+            }
+        }
+        arms.sort_by(|a, b| {
+            b.rate(allot_bank::Unit::Rollouts).total_cmp(&a.rate(allot_bank::Unit::Rollouts))
+        });
+        let sizes: Vec<(Geometry, Arm)> =
+            sizes.into_iter().zip(made).filter_map(|(geometry, arm)| Some((geometry, arm.ok()?))).collect();
+        let rate = |i: &usize| sizes[*i].1.rate(allot_bank::Unit::Rollouts);
+        let best = (0..sizes.len()).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
+        let stream = &mut Stream::new(1);
+        let resamples = (0..RESAMPLES).map(|_| resample(stream, prompts)).collect();
+        Ok(Self { geometry, rollouts, uniform, sizes, best, arms, alike, left_out, resamples })
+    }
+
+    /// Returns how many times less an arm pays than another for as much information.
+    pub fn ratio(&self, arm: &Arm, other: &Arm, unit: allot_bank::Unit) -> Ratio {
+        Ratio::of(arm, other, unit, &self.resamples)
+    }
+}
+
+/// Makes runs on all cores. Returns their results in the order of the jobs.
+fn runs(
+    jobs: VecDeque<Job<'_>>,
+    draws: &Draws,
+    rollouts: u64,
+    sandbox: &Sandbox,
+    tell: &mut dyn FnMut(usize, usize),
+) -> Vec<std::result::Result<Arm, String>> {
+    let all = jobs.len();
+    let (left, (send, done)) = (Mutex::new(jobs), mpsc::channel());
+    let mut results: Vec<_> = std::iter::repeat_with(|| Err("it was not run".to_owned())).take(all).collect();
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(all);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (left, send) = (&left, send.clone());
+            scope.spawn(move || {
+                loop {
+                    let job = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some((place, candidate, geometry)) = job else { return };
+                    let made = Arm::run(candidate, geometry, draws.again(1), rollouts, sandbox);
+                    let made = made.map_err(|error| error.what);
+                    if send.send((place, made)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for (n, (place, made)) in done.into_iter().enumerate() {
+            results[place] = made;
+            tell(n + 1, all);
+        }
+    });
+    results
+}

@@ -1,0 +1,118 @@
+//! A policy's run on a bank, and what it paid for its information.
+
+use allot_allocation::PromptId;
+use allot_bank::{Draws, Lesson, Unit, information, paid};
+use allot_base::{Error, Result};
+use allot_config::simulate::SimulateConfig;
+use allot_sandbox::{LoadError, Sandbox};
+
+use super::{Candidate, Geometry};
+use crate::run;
+use crate::simulation::SimulatedRun;
+
+/// The share of modelled rollouts from which a forecast is marked.
+const MODELLED: f64 = 0.2;
+
+/// A policy's run.
+pub struct Arm {
+    /// The policy's name.
+    pub name: String,
+    lessons: Vec<(PromptId, Lesson)>,
+    /// The share of its rollouts that the log does not have.
+    pub modelled: f64,
+    /// Prompts that it sampled at several versions.
+    pub revisited: usize,
+}
+
+impl Arm {
+    /// Runs a candidate in a bank's world.
+    ///
+    /// # Errors
+    ///
+    /// A component that can't be loaded, or a policy that this world can't serve or that failed.
+    pub fn run(
+        candidate: &Candidate,
+        geometry: Geometry,
+        draws: Draws,
+        rollouts: u64,
+        sandbox: &Sandbox,
+    ) -> Result<Self> {
+        let unloaded = |e: LoadError| Error::told(format!("it can't be loaded: {e}"), e.hint());
+        let policy = sandbox.load(&candidate.component, None).map_err(unloaded)?;
+        let Geometry { groups, rollouts: each, .. } = geometry;
+        let config = format!(
+            "[run]\nseed = 1\nsteps = 4294967295\ngroups = {groups}\nrollouts = {each}\n[budget]\nrollouts = {rollouts}\n\
+             [policy]\nuse = \"uniform\"\n[evaluation]\nevery = 4294967295\n"
+        );
+        let mut config = SimulateConfig::parse(&config, "the forecast")?;
+        config.policy.settings.clone_from(&candidate.settings);
+        let (mut run, _) = SimulatedRun::on(draws, &config, &policy, |_| ())?;
+        let runtime = allot_remote::runtime()?;
+        runtime.block_on(run::run(&mut run.world, &mut ())).map_err(|stop| Error::new(stop.to_string()))?;
+        let (engine, name) = (&run.world.engine, candidate.name.clone());
+        let tally = engine.tally();
+        let modelled = tally.model as f64 / (tally.model + tally.bank).max(1) as f64;
+        Ok(Self { name, lessons: engine.lessons(), modelled, revisited: tally.revisited.len() })
+    }
+
+    /// Returns whether it sampled the same prompts as often as another run, and learned the same from them.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.lessons == other.lessons
+    }
+
+    /// Returns the run's information.
+    pub fn information(&self) -> f64 {
+        information(&self.lessons, |_| 1)
+    }
+
+    /// Returns its information for each unit that it paid.
+    pub fn rate(&self, unit: Unit) -> f64 {
+        self.information() / paid(&self.lessons, unit, |_| 1).max(1.0)
+    }
+
+    /// Returns what it pays for as much information.
+    pub fn pays(&self, unit: Unit, information: f64) -> f64 {
+        information / self.rate(unit)
+    }
+
+    /// Returns the rollouts after which so many had an advantage, counted in each update on them.
+    pub fn rollouts_for(&self, effective: f64) -> f64 {
+        let all: u64 = self.lessons.iter().map(|(_, lesson)| lesson.effective).sum();
+        effective * paid(&self.lessons, Unit::Rollouts, |_| 1) / all.max(1) as f64
+    }
+
+    /// Returns whether much of it rests on rollouts that the log does not have.
+    pub fn is_modelled(&self) -> bool {
+        self.modelled > MODELLED
+    }
+}
+
+/// How many times less one run pays than another for as much information, with an interval over prompts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The ratio.
+    pub value: f64,
+    /// The ends of its 95 % interval.
+    pub ends: [f64; 2],
+}
+
+impl Ratio {
+    /// Returns the ratio of two runs. Each resample of prompts is the same for both.
+    pub(super) fn of(arm: &Arm, other: &Arm, unit: Unit, resamples: &[Vec<u32>]) -> Self {
+        let of = |times: &dyn Fn(PromptId) -> u32| {
+            let rate =
+                |arm: &Arm| information(&arm.lessons, times) / paid(&arm.lessons, unit, times).max(1.0);
+            rate(arm) / rate(other).max(f64::MIN_POSITIVE)
+        };
+        let resampled = |times: &Vec<u32>| of(&|prompt| times[prompt.0 as usize]);
+        let mut all: Vec<f64> = resamples.iter().map(resampled).collect();
+        all.sort_by(f64::total_cmp);
+        let end = |part: f64| all[((all.len() - 1) as f64 * part).round() as usize];
+        Self { value: of(&|_| 1), ends: [end(0.025), end(0.975)] }
+    }
+
+    /// Returns whether the interval has 1 in it, as it is shown.
+    pub fn may_be_equal(self) -> bool {
+        self.ends[0] <= 1.005 && self.ends[1] >= 0.995
+    }
+}
