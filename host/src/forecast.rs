@@ -18,12 +18,9 @@ pub use geometry::{Geometry, advised_groups};
 /// Resamples of prompts for an interval.
 const RESAMPLES: usize = 200;
 /// Rollouts of a simulated run: enough for its rates, whatever the log has.
-const ROLLOUTS: std::ops::RangeInclusive<u64> = 2_000..=20_000;
-/// Group sizes that are tried for `uniform`.
+const ROLLOUTS: std::ops::RangeInclusive<u64> = 500..=20_000;
+/// Group sizes that are tried for the baseline.
 const SIZES: [u32; 6] = [2, 3, 4, 8, 16, 32];
-/// The name of the baseline.
-pub const UNIFORM: &str = "uniform";
-
 /// A policy to forecast: its name, and its component.
 pub struct Candidate {
     /// Its name in the table.
@@ -40,15 +37,15 @@ pub struct Forecast {
     pub geometry: Geometry,
     /// Rollouts of each simulated run.
     pub rollouts: u64,
-    /// `uniform` at the log's geometry.
-    pub uniform: Arm,
-    /// `uniform` with other group sizes and as many rollouts in a step, and its size.
+    /// The baseline at the log's geometry.
+    pub baseline: Arm,
+    /// The baseline with other group sizes and as many rollouts in a step, and its size.
     pub sizes: Vec<(Geometry, Arm)>,
     /// Index of the best of these.
     pub best: usize,
     /// The other policies, in the order of their information for a rollout.
     pub arms: Vec<Arm>,
-    /// Policies that did on this bank what `uniform` did.
+    /// Policies that did on this bank what the baseline did.
     pub alike: Vec<String>,
     /// Policies that could not run on it, and why.
     pub left_out: Vec<(String, String)>,
@@ -59,11 +56,12 @@ pub struct Forecast {
 type Job<'c> = (usize, &'c Candidate, Geometry);
 
 impl Forecast {
-    /// Makes the forecast, for steps of this geometry. The first candidate is `uniform`. `tell` hears of each run that is done: how many of how many.
+    /// Makes the forecast, for steps of this geometry. The first candidate is the baseline. `tell` hears
+    /// of each run that is done: how many of how many.
     ///
     /// # Errors
     ///
-    /// A log in which `uniform` learns nothing.
+    /// A log in which the baseline learns nothing.
     pub fn of(
         bank: Bank,
         geometry: Geometry,
@@ -73,21 +71,22 @@ impl Forecast {
     ) -> Result<Self> {
         let prompts = bank.prompts.len();
         let rollouts = (bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end());
-        let uniform = &candidates[0];
+        let first = &candidates[0];
         let sizes: Vec<Geometry> = SIZES.into_iter().map(|size| geometry.resized(size)).collect();
         let jobs: VecDeque<Job<'_>> = candidates
             .iter()
             .map(|candidate| (candidate, geometry))
-            .chain(sizes.iter().map(|geometry| (uniform, *geometry)))
+            .chain(sizes.iter().map(|geometry| (first, *geometry)))
             .enumerate()
             .map(|(i, (candidate, geometry))| (i, candidate, geometry))
             .collect();
         let mut made = runs(jobs, &Draws::new(bank, 1), rollouts, sandbox, tell).into_iter();
-        let uniform = made.next().unwrap_or_else(|| Err("it was not run".to_owned()));
-        let uniform = uniform.map_err(|why| Error::new(format!("`{UNIFORM}` could not be run: {why}")))?;
-        if uniform.information() <= 0.0 {
+        let baseline = made.next().unwrap_or_else(|| Err("it was not run".to_owned()));
+        let baseline =
+            baseline.map_err(|why| Error::new(format!("`{}` could not be run: {why}", first.name)))?;
+        if baseline.information() <= 0.0 {
             let what =
-                "no prompt of the log is both right and wrong at times, so `uniform` learns nothing from it";
+                "no prompt of the log is both right and wrong at times: there is nothing to learn from";
             return Err(
                 Error::new(what).hint("give a log of more rollouts of each prompt, or of other prompts")
             );
@@ -95,7 +94,7 @@ impl Forecast {
         let (mut arms, mut alike, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         for (candidate, made) in candidates[1..].iter().zip(made.by_ref()) {
             match made {
-                Ok(arm) if arm.is_like(&uniform) => alike.push(arm.name),
+                Ok(arm) if arm.is_like(&baseline) => alike.push(arm.name),
                 Ok(arm) => arms.push(arm),
                 Err(why) => left_out.push((candidate.name.clone(), why)),
             }
@@ -109,7 +108,7 @@ impl Forecast {
         let best = (0..sizes.len()).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
         let stream = &mut Stream::new(1);
         let resamples = (0..RESAMPLES).map(|_| resample(stream, prompts)).collect();
-        Ok(Self { geometry, rollouts, uniform, sizes, best, arms, alike, left_out, resamples })
+        Ok(Self { geometry, rollouts, baseline, sizes, best, arms, alike, left_out, resamples })
     }
 
     /// Returns how many times less an arm pays than another for as much information.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-pub use allot_component::shipped::{component, names};
+pub use allot_component::shipped::{baseline, component, names};
 use allot_record::{CapsStamp, PolicyStamp};
 use allot_sandbox::{Caps, Policy};
 use serde::{Deserialize, Serialize};

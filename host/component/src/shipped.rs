@@ -15,6 +15,11 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
+/// Returns the name of the policy that others are compared with.
+pub fn baseline() -> &'static str {
+    PREBUILT.get_file("baseline").and_then(include_dir::File::contents_utf8).unwrap_or_default().trim()
+}
+
 /// Returns the smallest built-in component, for uses where any policy will do.
 pub fn simplest() -> Option<&'static str> {
     names().into_iter().min_by_key(|name| component(name).map_or(usize::MAX, <[u8]>::len))

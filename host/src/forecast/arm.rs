@@ -42,7 +42,7 @@ impl Arm {
         let Geometry { groups, rollouts: each, .. } = geometry;
         let config = format!(
             "[run]\nseed = 1\nsteps = 4294967295\ngroups = {groups}\nrollouts = {each}\n[budget]\nrollouts = {rollouts}\n\
-             [policy]\nuse = \"uniform\"\n[evaluation]\nevery = 4294967295\n"
+             [policy]\nuse = \"given\"\n[evaluation]\nevery = 4294967295\n"
         );
         let mut config = SimulateConfig::parse(&config, "the forecast")?;
         config.policy.settings.clone_from(&candidate.settings);

@@ -55,7 +55,7 @@ impl Geometry {
 }
 
 /// Returns the number of groups of this size from which on fewer than one step in twenty has nothing to learn from; none if that
-/// takes more than [`MOST_GROUPS`].
+/// takes more than 4,096.
 pub fn advised_groups(fit: Fit, rollouts: u32) -> Option<u32> {
     let flat = fit.flat(rollouts);
     let mut nothing = 1.0;

@@ -1,0 +1,139 @@
+//! `allot forecast` as a user meets it: from a log to a table, and what is told where it can't be.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod scratch;
+
+use allot_allocation::seed::Stream;
+use scratch::Scratch;
+use serde_json::{Value, json};
+
+/// A log as verl dumps it: a file for each step, of 24 prompts with eight rollouts each, whose pass rates are spread.
+fn log() -> Scratch {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path().join("dump")).unwrap();
+    let mut stream = Stream::new(4);
+    for step in 1..=6 {
+        let mut text = String::new();
+        for prompt in 0..24 {
+            let rate = [0.0, 0.02, 0.1, 0.5, 0.9, 1.0][prompt % 6];
+            for _ in 0..8 {
+                let score = f64::from(u8::from(stream.unit() < rate));
+                let words = "word ".repeat(1 + stream.below(9));
+                let input = format!("problem {prompt} of {step}");
+                let row =
+                    json!({ "input": input, "output": words, "gts": "4", "score": score, "step": step });
+                text.push_str(&row.to_string());
+                text.push('\n');
+            }
+        }
+        scratch.write(&format!("dump/{step}.jsonl"), text);
+    }
+    scratch
+}
+
+fn told(scratch: &Scratch, args: &[&str]) -> Value {
+    let done = scratch.command(&[&["forecast"], args, &["--json"]].concat()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+#[test]
+fn a_log_becomes_a_ranked_table() {
+    insta::assert_snapshot!(log().allot(&["forecast", "dump", "--characters-per-token", "5"]));
+}
+
+#[test]
+fn a_forecast_is_the_same_each_time_and_as_that_of_its_bank() {
+    let scratch = log();
+    let first = told(&scratch, &["dump"]);
+    assert_eq!(first, told(&scratch, &["dump"]));
+    assert!(scratch.allot(&["bank", "dump", "--out", "mine.parquet"]).ends_with("exit code 0"));
+    assert_eq!(first["policies"], told(&scratch, &["mine.parquet"])["policies"]);
+    assert_eq!(first["geometry"], json!({ "groups": 24, "rollouts": 8 }));
+    let rates: Vec<f64> = first["policies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arm| arm["information_per_1000_rollouts"].as_f64().unwrap())
+        .collect();
+    assert!(rates.len() > 8 && rates.is_sorted_by(|a, b| a >= b), "{rates:?}");
+    for arm in first["policies"].as_array().unwrap() {
+        let ratio = &arm["than_baseline"]["rollouts"];
+        let (value, ends) = (ratio["times_fewer"].as_f64().unwrap(), ratio["interval"].as_array().unwrap());
+        assert!(ends[0].as_f64().unwrap() <= value && value <= ends[1].as_f64().unwrap(), "{arm}");
+    }
+}
+
+#[test]
+fn settings_and_the_step_are_those_that_are_given() {
+    let scratch = log();
+    let rate = |more: &[&str]| {
+        let told = told(&scratch, &[&["dump"], more].concat());
+        let arms = told["policies"].as_array().unwrap();
+        let arm = arms.iter().find(|arm| arm["policy"] == "pilot-commit").unwrap();
+        arm["information_per_1000_rollouts"].as_f64().unwrap()
+    };
+    let own = rate(&[]);
+    assert!(rate(&["--set", "pilot-commit.pilot=2", "--set", "pilot-commit.commit=4"]) > own);
+    assert_ne!(rate(&["--groups", "4", "--rollouts", "4"]), own);
+    let said = scratch.allot(&["forecast", "dump", "--set", "pilot-commit.pilots=2"]);
+    assert!(said.contains("not forecast: policy `pilot-commit` has no setting `pilots`"), "{said}");
+    for (typed, words) in [
+        ("pilot=2", "expected POLICY.NAME=VALUE"),
+        ("pilot-commit.pilot", "expected POLICY.NAME=VALUE"),
+        ("mine.pilot=2", "no policy `mine` is forecast"),
+    ] {
+        let said = scratch.allot(&["forecast", "dump", "--set", typed]);
+        assert!(said.contains(words) && said.ends_with("exit code 2"), "{said}");
+    }
+}
+
+#[test]
+fn pass_rates_alone_will_do() {
+    let scratch = Scratch::new();
+    let rows = |n: &str| {
+        let one = |i: u32| format!("{i},{},{n}\n", f64::from(i % 5) / 4.0);
+        format!(
+            "id,pass_rate{}\n{}",
+            if n.is_empty() { ",other" } else { ",n" },
+            (0..60).map(one).collect::<String>()
+        )
+    };
+    scratch.write("rates.csv", rows("16"));
+    let said = scratch.allot(&["forecast", "rates.csv"]);
+    assert!(said.contains("960 rollouts of 60 prompts; mean pass rate 0.500"), "{said}");
+    assert!(
+        said.contains("a prompt's pass rate in place of rollouts: 60 rows; rollouts are made to fit"),
+        "{said}"
+    );
+    assert!(said.contains("16 of each of 16 prompts in a step; the log has no steps"), "{said}");
+    scratch.write("rates.csv", rows(""));
+    let said = scratch.allot(&["forecast", "rates.csv"]);
+    assert!(said.contains("unknown: of how many rollouts 60 rows are; 8 are assumed"), "{said}");
+    scratch.write("rates.csv", "id,pass_rate\na,1.5\n");
+    let said = scratch.allot(&["forecast", "rates.csv"]);
+    assert!(said.contains("`pass_rate` is \"1.5\"; expected a number from 0 to 1"), "{said}");
+}
+
+#[test]
+fn what_can_not_be_forecast_is_told() {
+    let scratch = Scratch::new();
+    scratch.write("flat.csv", "id,reward\na,1\na,1\nb,0\nb,0\n");
+    insta::assert_snapshot!(scratch.allot(&["forecast", "flat.csv"]), @"
+    read as: columns by name
+    an answer counts as right if its reward is at least --right: 4 rollouts
+    unknown: the length of 4 rollouts; each counts as one token
+    unknown: the length of 2 prompts; each counts as one token
+    unknown: the model's version at 4 rollouts; assumed to be 0
+    error: no prompt of the log is both right and wrong at times: there is nothing to learn from
+
+    hint: give a log of more rollouts of each prompt, or of other prompts
+    exit code 2
+    ");
+    scratch.write("log.csv", "id,reward\na,1\na,0\nb,0\nb,1\n");
+    let said = scratch.allot(&["forecast", "log.csv", "--policy", "nobody"]);
+    assert!(said.contains("no policy is called `nobody`") && said.ends_with("exit code 2"), "{said}");
+    let said = scratch.allot(&["forecast", "nothing.csv"]);
+    assert!(said.contains("nothing.csv") && said.ends_with("exit code 2"), "{said}");
+}
