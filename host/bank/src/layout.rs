@@ -79,8 +79,11 @@ struct Layout {
     beside: Option<&'static [&'static str]>,
 }
 
+/// The layout of episodes with traces.
+pub(super) const EPISODES: &str = "episodes of verifiers";
+
 /// The known layouts, most specific first; the last one always matches.
-const LAYOUTS: [Layout; 6] = [
+const LAYOUTS: [Layout; 8] = [
     Layout {
         // A bank, a run's `rollouts/part-*.parquet`, and a report's `rollouts.parquet`.
         name: "allot",
@@ -109,6 +112,26 @@ const LAYOUTS: [Layout; 6] = [
             (Field::Correct, &["acc"]),
             (Field::Version, &["step"]),
             (Field::Text, &["output"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        // `Episode.to_record` of verifiers, which prime-rl writes, too. A row has several rollouts: [`crate::traces`].
+        name: EPISODES,
+        marks: &["traces", "task", "env"],
+        fields: &[(Field::Prompt, &["task"]), (Field::Reward, &["traces"])],
+        beside: None,
+    },
+    Layout {
+        // `RolloutOutput` of verifiers before its version 1, in `results.jsonl` and prime-rl's `train_rollouts.jsonl`.
+        name: "verifiers",
+        marks: &["example_id", "completion", "reward"],
+        fields: &[
+            (Field::Prompt, &["example_id"]),
+            (Field::Reward, &["reward"]),
+            (Field::Tokens, &["token_usage.output_tokens"]),
+            (Field::Truncated, &["is_truncated"]),
+            (Field::Text, &["completion"]),
         ],
         beside: None,
     },
@@ -303,6 +326,8 @@ mod tests {
             ("input output gts score step acc", "verl", "score"),
             ("step prompt.content completion.content accuracy_reward advantage", "TRL", "accuracy_reward"),
             ("responses_create_params.input reward response.usage.output_tokens", "NeMo Gym", "reward"),
+            ("id env task group run ok traces", "episodes of verifiers", "traces"),
+            ("example_id prompt completion reward advantage is_truncated", "verifiers", "reward"),
             ("id score", "columns by name", "score"),
         ] {
             let columns = find(there, &[]).expect(there);

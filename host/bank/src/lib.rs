@@ -31,6 +31,7 @@ mod layout;
 mod lessons;
 mod profile;
 mod reading;
+mod traces;
 
 pub use bank::{Bank, Prompt, Rollout};
 pub use draws::{Drawn, Draws, Origin, Tally};

@@ -10,7 +10,8 @@ use allot_tasks::dataset::{DataError, Fault, Place, Rows};
 use serde_json::{Map, Value};
 
 use crate::cell::{cell, characters, name, number, verdict, whole};
-use crate::layout::{Columns, Field};
+use crate::layout::{Columns, EPISODES, Field};
+use crate::traces;
 
 /// A rollout with its prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -186,14 +187,45 @@ impl Reading<'_> {
         row: &Map<String, Value>,
     ) -> Result<()> {
         self.told.rows += 1;
+        let is = |column: &str, wanted: &str| cell(row, column).and_then(text).as_deref() == Some(wanted);
+        if self.asked.only.iter().any(|(column, wanted)| !is(column, wanted)) {
+            self.taken(Err(Left::Only));
+            return Ok(());
+        }
+        if columns.layout == EPISODES && self.asked.columns.is_empty() {
+            for rollout in traces::rollouts(row, self.asked.right) {
+                self.rolled(rollout);
+            }
+            return Ok(());
+        }
         let rated =
             columns.has(Field::PassRate) && !columns.has(Field::Reward) && !columns.has(Field::Correct);
         match self.rollout(columns, filter, place, row)? {
             Ok(row) if rated => self.rated(row),
+            told => self.taken(told),
+        }
+        Ok(())
+    }
+
+    /// Takes a rollout of an episode, if it is of a version that was asked for.
+    fn rolled(&mut self, rollout: std::result::Result<Row, Left>) {
+        let wanted = |row: &Row| {
+            let versions = self.asked.versions.as_ref();
+            versions.is_none_or(|wanted| row.version.is_some_and(|version| wanted.contains(&version)))
+        };
+        let rollout = rollout.and_then(|row| if wanted(&row) { Ok(row) } else { Err(Left::Version) });
+        if let Ok(row) = &rollout {
+            self.told.by_reward += 1;
+            self.told.no_version += u64::from(row.version.is_none());
+        }
+        self.taken(rollout);
+    }
+
+    fn taken(&mut self, rollout: std::result::Result<Row, Left>) {
+        match rollout {
             Ok(row) => self.rows.push(row),
             Err(left) => *self.told.left.entry(left).or_default() += 1,
         }
-        Ok(())
     }
 
     /// Returns a row's rollout, or why the row is left out.
@@ -206,10 +238,6 @@ impl Reading<'_> {
     ) -> Result<std::result::Result<Row, Left>> {
         let asked = self.asked;
         let first = |field: Field| columns.of(field).first().and_then(|column| cell(row, column));
-        let is = |column: &str, wanted: &str| cell(row, column).and_then(text).as_deref() == Some(wanted);
-        if asked.only.iter().any(|(column, wanted)| !is(column, wanted)) {
-            return Ok(Err(Left::Only));
-        }
         if first(Field::Purpose).and_then(Value::as_str) == Some("evaluation") {
             return Ok(Err(Left::Evaluation));
         }
