@@ -17,6 +17,7 @@ use allot_engine::{
     Capabilities, Engine, EngineError, Example, Interrupt, Purpose, Report, Sample, Sampled, Whole,
 };
 
+use crate::lessons::Taught;
 use crate::{Bank, Fit, Lesson, Prompt, Rollout};
 
 /// A drawn rollout.
@@ -227,29 +228,35 @@ impl Draws {
         like.copied().unwrap_or(plain)
     }
 
-    /// Counts what an update learns from each prompt, in so many passes.
+    /// Counts what an update learns from each prompt, in so many passes. In training, a prompt counts once per answer.
     fn learn(&mut self, batch: &[Example<'_, Drawn>], passes: u32) {
-        let mut groups: BTreeMap<PromptId, Vec<(f32, bool)>> = BTreeMap::new();
+        let mut groups: BTreeMap<PromptId, Vec<Taught>> = BTreeMap::new();
         for example in batch {
-            let sample = example.sample;
-            groups.entry(sample.prompt).or_default().push((example.advantage, sample.answer.correct));
+            let Sample { prompt, tokens, answer, .. } = example.sample;
+            let expected = self.expected(*prompt, *answer);
+            groups.entry(*prompt).or_default().push(Taught {
+                advantage: example.advantage,
+                right: answer.correct,
+                expected,
+            });
             if example.advantage != 0.0 {
-                let trained = 6.0 * f64::from(passes) * f64::from(sample.tokens);
-                self.visits[sample.prompt.0 as usize].lesson.operations += trained;
+                let read = self.of(*prompt).tokens.unwrap_or(1);
+                let trained = 6.0 * f64::from(passes) * (f64::from(read) + f64::from(*tokens));
+                self.visits[prompt.0 as usize].lesson.operations += trained;
             }
         }
         for (prompt, group) in groups {
-            let (of, fit) = (self.of(prompt), self.known.fit);
-            let (all, right) = (of.rollouts.len(), of.right());
-            let expected = |verdict: bool| {
-                let right = right.saturating_sub(usize::from(verdict));
-                fit.seen((all - 1).max(right), right).mean()
-            };
-            let read = f64::from(of.tokens.unwrap_or(1));
-            let taught = group.iter().any(|(advantage, _)| *advantage != 0.0);
-            let lesson = &mut self.visits[prompt.0 as usize].lesson;
-            lesson.learn(&group, expected);
-            lesson.operations += if taught { 6.0 * f64::from(passes) * read } else { 0.0 };
+            self.visits[prompt.0 as usize].lesson.learn(&group);
+        }
+    }
+
+    /// Returns the pass rate that is expected of a prompt without this rollout.
+    fn expected(&self, prompt: PromptId, drawn: Drawn) -> f64 {
+        let (of, fit) = (self.of(prompt), self.known.fit);
+        let (all, right) = (of.rollouts.len(), of.right());
+        match drawn.origin {
+            Origin::Bank(_) => fit.seen(all - 1, right - usize::from(drawn.correct)).mean(),
+            Origin::Model => fit.seen(all, right).mean(),
         }
     }
 

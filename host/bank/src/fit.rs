@@ -39,7 +39,8 @@ impl Fit {
             };
             counts.iter().map(one).sum::<f64>()
         };
-        // Coordinate search with halving steps: there is one maximum, and no derivative is needed.
+        // Coordinate search with halving steps: there is one maximum if some prompts have several rollouts, and no derivative
+        // is needed.
         let (mut point, mut step) = ([0.0, 0.0], 2.0);
         let mut best = likelihood(point);
         while step > 1e-4 {

@@ -241,6 +241,13 @@ impl Columns {
         if typed.contains_key(&Field::Prompt) {
             of.remove(&Field::Order);
         }
+        // A pass rate stands in for rewards where there are none, or where the user says so.
+        if typed.contains_key(&Field::PassRate) {
+            of.retain(|field, _| typed.contains_key(field) || !matches!(field, Field::Reward | Field::Correct));
+        }
+        if of.contains_key(&Field::Reward) || of.contains_key(&Field::Correct) {
+            of.retain(|field, _| !matches!(field, Field::PassRate | Field::Rollouts));
+        }
         let columns = Self { layout: layout.name, of };
         columns.with_rewards(layout, path, there)
     }

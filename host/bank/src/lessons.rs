@@ -28,16 +28,24 @@ pub struct Lesson {
 }
 
 impl Lesson {
-    /// Adds an update on some of the prompt's rollouts: each one's advantage and verdict. `expected` is the pass rate
-    /// that was expected without a rollout of that verdict.
-    pub(crate) fn learn(&mut self, batch: &[(f32, bool)], expected: impl Fn(bool) -> f64) {
-        let surprise = |right: bool| f64::from(u8::from(right)) - expected(right);
-        let signal: f64 =
-            batch.iter().map(|(advantage, right)| f64::from(*advantage) * surprise(*right)).sum();
-        self.effective += batch.iter().filter(|(advantage, _)| *advantage != 0.0).count() as u64;
+    /// Adds an update on some of the prompt's rollouts.
+    pub(crate) fn learn(&mut self, batch: &[Taught]) {
+        let surprise = |one: &Taught| f64::from(u8::from(one.right)) - one.expected;
+        let signal: f64 = batch.iter().map(|one| f64::from(one.advantage) * surprise(one)).sum();
+        self.effective += batch.iter().filter(|one| one.advantage != 0.0).count() as u64;
         self.signal += signal;
         self.square += signal * signal;
     }
+}
+
+/// A rollout in an update.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taught {
+    pub(crate) advantage: f32,
+    /// Whether it was right.
+    pub(crate) right: bool,
+    /// The pass rate that was expected of its prompt without it.
+    pub(crate) expected: f64,
 }
 
 /// In what a run pays.
@@ -69,7 +77,8 @@ pub fn information(lessons: &[(PromptId, Lesson)], times: impl Fn(PromptId) -> u
         signal += times * lesson.signal;
         square += times * lesson.square;
     }
-    if square > 0.0 { signal * signal / square } else { 0.0 }
+    // A run that moves pass rates down has learned nothing.
+    if square > 0.0 { signal.max(0.0).powi(2) / square } else { 0.0 }
 }
 
 /// Returns what a run paid, with prompts counted as often as `times` says.
@@ -118,16 +127,21 @@ mod tests {
         assert!(uneven > 1.0 && uneven < 3.0, "{uneven}");
         assert_eq!(information(&of(&[1.0, -1.0]), once), 0.0, "luck alone teaches nothing");
         assert_eq!(information(&[], once), 0.0);
+        assert_eq!(information(&of(&[-2.0; 5]), once), 0.0, "nor does what makes it worse");
         assert_eq!(paid(&of(&[1.0, 0.0]), Unit::Rollouts, |prompt| prompt.0), 8.0);
     }
 
     #[test]
     fn a_baseline_that_knows_no_prompt_teaches_less_than_one_that_does() {
         // A prompt that is never right, beside a baseline of a half: the advantage follows from no merit of the prompt.
-        let mut never = Lesson::default();
-        never.learn(&[(-0.5, false); 4], |_| 0.01);
-        let mut mixed = Lesson::default();
-        mixed.learn(&[(0.5, true), (0.5, true), (-0.5, false), (-0.5, false)], |_| 0.5);
+        let taught = |expected: f64, group: &[(f32, bool)]| {
+            let mut lesson = Lesson::default();
+            let one = |&(advantage, right): &(f32, bool)| Taught { advantage, right, expected };
+            lesson.learn(&group.iter().map(one).collect::<Vec<_>>());
+            lesson
+        };
+        let never = taught(0.01, &[(-0.5, false); 4]);
+        let mixed = taught(0.5, &[(0.5, true), (0.5, true), (-0.5, false), (-0.5, false)]);
         assert!(never.signal < 0.03 && (mixed.signal - 1.0).abs() < 1e-12, "{never:?} {mixed:?}");
         assert_eq!((mixed.effective, mixed.square), (4, mixed.signal * mixed.signal));
     }
