@@ -79,6 +79,9 @@ fn settings_and_the_step_are_those_that_are_given() {
     assert_ne!(rate(&["--groups", "4", "--rollouts", "4"]), own);
     let said = scratch.allot(&["forecast", "dump", "--set", "pilot-commit.pilots=2"]);
     assert!(said.contains("not forecast: policy `pilot-commit` has no setting `pilots`"), "{said}");
+    // Text needs no quotes.
+    let said = scratch.allot(&["forecast", "dump", "--set", "pilot-commit.pilot=two"]);
+    assert!(said.contains("not forecast: policy `pilot-commit`: setting `pilot` is "), "{said}");
     for (typed, words) in [
         ("pilot=2", "expected POLICY.NAME=VALUE"),
         ("pilot-commit.pilot", "expected POLICY.NAME=VALUE"),
@@ -107,7 +110,7 @@ fn pass_rates_alone_will_do() {
         said.contains("a prompt's pass rate in place of rollouts: 60 rows; rollouts are made to fit"),
         "{said}"
     );
-    assert!(said.contains("16 of each of 16 prompts in a step; the log has no steps"), "{said}");
+    assert!(said.contains("8 of each of 16 prompts in a step; the log has no steps"), "{said}");
     scratch.write("rates.csv", rows(""));
     let said = scratch.allot(&["forecast", "rates.csv"]);
     assert!(said.contains("unknown: of how many rollouts 60 rows are; 8 are assumed"), "{said}");
@@ -131,9 +134,53 @@ fn what_can_not_be_forecast_is_told() {
     hint: give a log of more rollouts of each prompt, or of other prompts
     exit code 2
     ");
-    scratch.write("log.csv", "id,reward\na,1\na,0\nb,0\nb,1\n");
+    let one = |i: u32| format!("{i},{}\n", i % 2);
+    scratch.write("single.csv", format!("id,reward\n{}", (0..300).map(one).collect::<String>()));
+    let said = scratch.allot(&["forecast", "single.csv"]);
+    assert!(said.contains("300 of 300 prompts have one rollout") && said.ends_with("exit code 2"), "{said}");
+    scratch.write("log.csv", "id,reward\na,1\na,-1\nb,-1\nb,1\n");
+    let said = scratch.allot(&["forecast", "log.csv"]);
+    assert!(said.contains("some rewards are not 0 or 1: all measured ratios were of 0 and 1"), "{said}");
+    assert!(said.contains("× fewer, of few prompts"), "{said}");
     let said = scratch.allot(&["forecast", "log.csv", "--policy", "nobody"]);
     assert!(said.contains("no policy is called `nobody`") && said.ends_with("exit code 2"), "{said}");
     let said = scratch.allot(&["forecast", "nothing.csv"]);
     assert!(said.contains("nothing.csv") && said.ends_with("exit code 2"), "{said}");
+}
+
+#[test]
+fn episodes_of_verifiers_are_a_log() {
+    let scratch = Scratch::new();
+    let mut stream = Stream::new(9);
+    let mut text = String::new();
+    for episode in 0..400 {
+        let right = f64::from(u8::from(stream.unit() < [0.1, 0.5, 0.8][episode % 3]));
+        let row = json!({
+            "env": { "id": "sums" },
+            "task": { "type": "Sum", "hash": format!("task-{}", episode % 50), "data": { "prompt": "2+2=" } },
+            "run": { "type": "train", "id": "r", "work": { "type": "train", "step": 1, "policy": { "start": 1, "end": 1 } } },
+            "traces": [{
+                "agent": { "trainable": true },
+                "calls": [{ "finish_reason": "stop", "usage": { "prompt_tokens": 5, "completion_tokens": 7 } }],
+                "rewards": { "right": { "score": right, "weight": 1.0 } },
+            }],
+        });
+        text.push_str(&row.to_string());
+        text.push('\n');
+    }
+    scratch.write("traces.jsonl", text);
+    let said = scratch.allot(&["forecast", "traces.jsonl"]);
+    assert!(
+        said.contains("400 rollouts of 50 prompts") && said.contains("read as: episodes of verifiers"),
+        "{said}"
+    );
+    let told = told(&scratch, &["traces.jsonl"]);
+    assert_eq!(
+        (&told["log"]["unknown_lengths"], &told["log"]["unknown_prompt_lengths"]),
+        (&json!(0), &json!(50))
+    );
+    let pays = &told["baseline"]["pays"];
+    let tokens = pays["tokens"].as_f64().unwrap() / pays["rollouts"].as_f64().unwrap();
+    assert!((tokens - 7.0).abs() < 1e-9, "{pays}");
+    assert!(pays["operations"].is_null(), "{pays}");
 }

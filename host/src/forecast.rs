@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use allot_allocation::seed::Stream;
-use allot_bank::{Bank, Draws, resample};
+use allot_bank::{Bank, Draws, Unit, resample};
 use allot_base::{Error, Result};
 use allot_sandbox::Sandbox;
 
@@ -47,6 +47,8 @@ pub struct Forecast {
     pub arms: Vec<Arm>,
     /// Policies that did on this bank what the baseline did.
     pub alike: Vec<String>,
+    /// Policies from whose updates nothing could be learned.
+    pub useless: Vec<String>,
     /// Policies that could not run on it, and why.
     pub left_out: Vec<(String, String)>,
     resamples: Vec<Vec<u32>>,
@@ -70,9 +72,18 @@ impl Forecast {
         tell: &mut dyn FnMut(usize, usize),
     ) -> Result<Self> {
         let prompts = bank.prompts.len();
+        let several = bank.prompts.iter().filter(|prompt| prompt.rollouts.len() > 1).count();
+        if 2 * several < prompts {
+            let alone = prompts - several;
+            let what = format!(
+                "{alone} of {prompts} prompts have one rollout: hard ones can't be told from unlucky ones"
+            );
+            return Err(Error::new(what)
+                .hint("give a log with several rollouts of each prompt; eight are better than two"));
+        }
         let rollouts = (bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end());
-        let first = &candidates[0];
-        let sizes: Vec<Geometry> = SIZES.into_iter().map(|size| geometry.resized(size)).collect();
+        let (first, geometry) = (&candidates[0], geometry.within(rollouts, prompts));
+        let sizes: Vec<Geometry> = SIZES.into_iter().map(|size| geometry.resized(size, prompts)).collect();
         let jobs: VecDeque<Job<'_>> = candidates
             .iter()
             .map(|candidate| (candidate, geometry))
@@ -91,28 +102,31 @@ impl Forecast {
                 Error::new(what).hint("give a log of more rollouts of each prompt, or of other prompts")
             );
         }
-        let (mut arms, mut alike, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut arms, mut alike, mut useless, mut left_out) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (candidate, made) in candidates[1..].iter().zip(made.by_ref()) {
             match made {
                 Ok(arm) if arm.is_like(&baseline) => alike.push(arm.name),
+                Ok(arm) if arm.information() <= 0.0 => useless.push(arm.name),
                 Ok(arm) => arms.push(arm),
                 Err(why) => left_out.push((candidate.name.clone(), why)),
             }
         }
-        arms.sort_by(|a, b| {
-            b.rate(allot_bank::Unit::Rollouts).total_cmp(&a.rate(allot_bank::Unit::Rollouts))
-        });
+        arms.sort_by(|a, b| b.rate(Unit::Rollouts).total_cmp(&a.rate(Unit::Rollouts)));
         let sizes: Vec<(Geometry, Arm)> =
             sizes.into_iter().zip(made).filter_map(|(geometry, arm)| Some((geometry, arm.ok()?))).collect();
-        let rate = |i: &usize| sizes[*i].1.rate(allot_bank::Unit::Rollouts);
+        if sizes.is_empty() {
+            return Err(Error::new("no group size could be run").hint("set fewer `--groups`"));
+        }
+        let rate = |i: &usize| sizes[*i].1.rate(Unit::Rollouts);
         let best = (0..sizes.len()).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
         let stream = &mut Stream::new(1);
         let resamples = (0..RESAMPLES).map(|_| resample(stream, prompts)).collect();
-        Ok(Self { geometry, rollouts, baseline, sizes, best, arms, alike, left_out, resamples })
+        Ok(Self { geometry, rollouts, baseline, sizes, best, arms, alike, useless, left_out, resamples })
     }
 
     /// Returns how many times less an arm pays than another for as much information.
-    pub fn ratio(&self, arm: &Arm, other: &Arm, unit: allot_bank::Unit) -> Ratio {
+    pub fn ratio(&self, arm: &Arm, other: &Arm, unit: Unit) -> Ratio {
         Ratio::of(arm, other, unit, &self.resamples)
     }
 }

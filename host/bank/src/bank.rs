@@ -6,7 +6,8 @@ use std::path::Path;
 use allot_base::{Error, Result};
 use allot_component::sha256;
 
-use crate::reading::{Asked, Row, read};
+use crate::reading::{Asked, read};
+use crate::row::Row;
 
 /// A bank: rollouts grouped by prompt.
 #[derive(Clone, Debug, PartialEq)]

@@ -243,7 +243,9 @@ impl Columns {
         }
         // A pass rate stands in for rewards where there are none, or where the user says so.
         if typed.contains_key(&Field::PassRate) {
-            of.retain(|field, _| typed.contains_key(field) || !matches!(field, Field::Reward | Field::Correct));
+            of.retain(|field, _| {
+                typed.contains_key(field) || !matches!(field, Field::Reward | Field::Correct)
+            });
         }
         if of.contains_key(&Field::Reward) || of.contains_key(&Field::Correct) {
             of.retain(|field, _| !matches!(field, Field::PassRate | Field::Rollouts));

@@ -31,6 +31,7 @@ mod layout;
 mod lessons;
 mod profile;
 mod reading;
+mod row;
 mod traces;
 
 pub use bank::{Bank, Prompt, Rollout};
@@ -39,4 +40,5 @@ pub use fit::Fit;
 pub use layout::Field;
 pub use lessons::{Lesson, Unit, information, paid, resample};
 pub use profile::Profile;
-pub use reading::{Asked, Left, Row, Told, read};
+pub use reading::{Asked, Told, read};
+pub use row::{Left, Row};

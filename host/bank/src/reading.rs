@@ -11,30 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::cell::{cell, characters, name, number, verdict, whole};
 use crate::layout::{Columns, EPISODES, Field};
+use crate::row::{Left, Row};
 use crate::traces;
-
-/// A rollout with its prompt.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
-    /// Name of its prompt. Rows with the same name have the same prompt, even in different files.
-    pub key: String,
-    /// Position of the prompt in its data set, if known.
-    pub order: Option<u64>,
-    /// The prompt's length in tokens, if known.
-    pub prompt_tokens: Option<u32>,
-    /// The model's version, if known.
-    pub version: Option<u32>,
-    /// The reward. It is finite.
-    pub reward: f32,
-    /// Whether the answer was right.
-    pub correct: bool,
-    /// Its length in tokens, if known.
-    pub tokens: Option<u32>,
-    /// Whether it met the length limit.
-    pub truncated: bool,
-    /// Of a prompt with a pass rate in place of a reward: how many rollouts that was of.
-    pub count: Option<u32>,
-}
 
 /// Rollouts of a pass rate that does not say of how many it is.
 const UNCOUNTED: u32 = 8;
@@ -66,21 +44,6 @@ impl Default for Asked {
             characters_per_token: None,
         }
     }
-}
-
-/// Reason why a row is left out of the bank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Left {
-    /// `--where` does not match.
-    Only,
-    /// The version was not asked for.
-    Version,
-    /// It belongs to an evaluation, on prompts that are not trained on.
-    Evaluation,
-    /// It repeats a rollout under another answer filter.
-    Filter,
-    /// It has no reward, and no column says whether it was right.
-    Unscored,
 }
 
 /// Statistics of the files that were read.
@@ -125,19 +88,6 @@ pub fn read(files: &[PathBuf], asked: &Asked) -> Result<(Vec<Row>, Told)> {
         });
     }
     Ok((rows, told))
-}
-
-impl Left {
-    /// Returns a description of the rows left out, for messages.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Only => "not what --where asks for",
-            Self::Version => "of other versions",
-            Self::Evaluation => "of an evaluation",
-            Self::Filter => "the same rollouts under another filter",
-            Self::Unscored => "without a reward",
-        }
-    }
 }
 
 /// State while reading files.
@@ -198,9 +148,9 @@ impl Reading<'_> {
             }
             return Ok(());
         }
-        let rated =
-            columns.has(Field::PassRate) && !columns.has(Field::Reward) && !columns.has(Field::Correct);
+        let rated = columns.has(Field::PassRate);
         match self.rollout(columns, filter, place, row)? {
+            Ok(row) if rated && row.count == Some(0) => self.taken(Err(Left::Unscored)),
             Ok(row) if rated => self.rated(row),
             told => self.taken(told),
         }
@@ -280,12 +230,9 @@ impl Reading<'_> {
                 verdict(value, asked.right).ok_or_else(|| wrong(Field::Correct, value, rule))
             })
             .transpose()?;
-        let rate = (sum.is_none() && said.is_none()).then(|| first(Field::PassRate)).flatten();
-        let rate = rate.map(|value| {
-            let rule = "a number from 0 to 1";
-            number(value)
-                .filter(|rate| (0.0..=1.0).contains(rate))
-                .ok_or_else(|| wrong(Field::PassRate, value, rule))
+        let rate = first(Field::PassRate).map(|value| {
+            let rate = number(value).filter(|rate| (0.0..=1.0).contains(rate));
+            rate.ok_or_else(|| wrong(Field::PassRate, value, "a number from 0 to 1"))
         });
         let count = counted(Field::Rollouts)?;
         // A run's own table has a null reward for an unscorable rollout, whatever `correct` says.

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use crate::cell::{cell, name, number, whole};
-use crate::reading::{Left, Row};
+use crate::row::{Left, Row};
 
 /// Returns the rollouts of an episode, or why it has none. An answer is right from the reward `right` on.
 pub(super) fn rollouts(episode: &Map<String, Value>, right: f64) -> Vec<Result<Row, Left>> {
@@ -27,9 +27,8 @@ pub(super) fn rollouts(episode: &Map<String, Value>, right: f64) -> Vec<Result<R
         let calls = || calls.iter().filter_map(Value::as_object);
         let tokens: Option<u32> =
             calls().map(|call| cell(call, "usage.completion_tokens").and_then(whole)).sum();
-        let cut = |call: &Map<String, Value>| {
-            cell(call, "finish_reason").and_then(Value::as_str) == Some("length")
-        };
+        let cut =
+            |call: &Map<String, Value>| cell(call, "finish_reason").and_then(Value::as_str) == Some("length");
         Ok(Row {
             key: key.clone(),
             version,
@@ -78,7 +77,8 @@ mod tests {
                 "rewards": rewards,
             })
         };
-        let parts = json!({ "right": { "score": 1.0, "weight": 1.0 }, "form": { "score": 0.5, "weight": 0.2 } });
+        let parts =
+            json!({ "right": { "score": 1.0, "weight": 1.0 }, "form": { "score": 0.5, "weight": 0.2 } });
         let episode = json!({
             "env": { "id": "sums" },
             "task": { "type": "Sum", "hash": "c0ffee", "data": { "prompt": "2+2=" } },

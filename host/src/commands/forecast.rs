@@ -1,6 +1,6 @@
 //! `allot forecast`: what each policy would have cost on the prompts of a log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use allot_allocation::shown;
 use allot_bank::{Bank, Fit, Profile, Unit};
@@ -52,12 +52,12 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let candidates = candidates(command, screen)?;
     let sandbox = policy_loader::sandbox(Caps::default())?;
-    let versions = versions(&bank);
+    let about = About::of(&bank);
     let geometry = Geometry::of(&bank);
     let geometry = Geometry {
         groups: command.groups.unwrap_or(geometry.groups),
         rollouts: command.rollouts.unwrap_or(geometry.rollouts),
-        has_steps: geometry.has_steps || command.groups.is_some(),
+        from: if command.groups.or(command.rollouts).is_some() { ", as given" } else { geometry.from },
     };
     let tell = &mut |done, all| screen.draw(format_args!("{done} of {all} runs"));
     let forecast = Forecast::of(bank, geometry, &candidates, &sandbox, tell)?;
@@ -66,18 +66,20 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
         screen.say(json(&forecast, &profile));
     } else {
         show(&forecast, &profile, screen);
-        for words in unknown(&forecast, versions) {
+        for words in unknown(&forecast, &about) {
             screen.say(words);
         }
     }
-    Ok(Exit::Good)
+    let failed = forecast.left_out.iter().any(|(name, _)| command.policies.contains(name));
+    Ok(if failed { Exit::Bad } else { Exit::Good })
 }
 
 /// Returns the baseline, the other shipped policies, and those that were given.
 fn candidates(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Vec<Candidate>> {
     let others = shipped::names().into_iter().filter(|name| *name != shipped::baseline()).map(str::to_owned);
-    let names =
-        std::iter::once(shipped::baseline().to_owned()).chain(others).chain(command.policies.iter().cloned());
+    let names = std::iter::once(shipped::baseline().to_owned())
+        .chain(others)
+        .chain(command.policies.iter().filter(|name| shipped::component(name).is_none()).cloned());
     let mut candidates = names
         .map(|name| {
             let component = policy_loader::bytes(&name, screen)?;
@@ -91,7 +93,10 @@ fn candidates(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Vec<Can
         };
         let (name, value) = typed.split_once('=').ok_or_else(wrong)?;
         let (policy, setting) = name.rsplit_once('.').ok_or_else(wrong)?;
-        let value = format!("value = {value}").parse::<toml::Table>().map_err(|_| wrong())?;
+        // Text needs no quotes.
+        let value = format!("value = {value}")
+            .parse::<toml::Table>()
+            .map_or_else(|_| toml::Value::String(value.to_owned()), |table| table["value"].clone());
         let candidate =
             candidates.iter_mut().find(|candidate| candidate.name == policy).ok_or_else(|| {
                 Error::new(format!(
@@ -101,13 +106,24 @@ fn candidates(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Vec<Can
                 ))
                 .hint("name one that ships, or one that --policy names")
             })?;
-        candidate.settings.insert(setting.to_owned(), value["value"].clone());
+        candidate.settings.insert(setting.to_owned(), value);
     }
     Ok(candidates)
 }
 
-fn versions(bank: &Bank) -> usize {
-    bank.all().map(|rollout| rollout.version).collect::<std::collections::BTreeSet<_>>().len()
+/// What a log has that a forecast does not take into account.
+struct About {
+    versions: usize,
+    /// Whether some rewards are neither 0 nor 1.
+    other_rewards: bool,
+}
+
+impl About {
+    fn of(bank: &Bank) -> Self {
+        let versions = bank.all().map(|rollout| rollout.version).collect::<BTreeSet<_>>().len();
+        let other_rewards = bank.all().any(|rollout| rollout.reward != 0.0 && rollout.reward != 1.0);
+        Self { versions, other_rewards }
+    }
 }
 
 /// Shows the table.
@@ -121,13 +137,13 @@ fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
         share(profile.never),
         share(profile.always)
     ));
-    let from = if geometry.has_steps { ", as in the log" } else { "; the log has no steps" };
     screen.say(format_args!(
-        "what each policy pays to learn as much as `{}` does from {} rollouts, {} of each of {} prompts in a step{from}:",
+        "what each policy pays to learn as much as `{}` does from {} rollouts, {} of each of {} prompts in a step{}:",
         baseline.name,
         number::count(forecast.rollouts),
         geometry.rollouts,
-        geometry.groups
+        geometry.groups,
+        geometry.from
     ));
     let (best_size, best_arm) = (&sizes[*best].0, &sizes[*best].1);
     let against_best = format!("rollouts, than {} of each of {}", best_size.rollouts, best_size.groups);
@@ -135,6 +151,8 @@ fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
     let heads = ["policy", "rollouts", "tokens", "operations", &against, &against_best];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     let known = profile.no_length == 0;
+    let counted = known && profile.no_prompt_length == 0;
+    let differs = best_size.rollouts != geometry.rollouts;
     let mut row = |name: String, arm: &Arm| {
         let information = baseline.information();
         let pays = |unit| number::cost(arm.pays(unit, information));
@@ -150,7 +168,7 @@ fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
             name,
             pays(Unit::Rollouts),
             if known { pays(Unit::Tokens) } else { unknown() },
-            if known { pays(Unit::Operations) + " × P" } else { unknown() },
+            if counted { pays(Unit::Operations) + " × P" } else { unknown() },
             ratio(baseline),
             ratio(best_arm),
         ]);
@@ -158,13 +176,18 @@ fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
     let mark = |arm: &Arm| if arm.is_modelled() { "*" } else { "" };
     let mut all: Vec<(String, &Arm)> =
         arms.iter().map(|arm| (format!("{}{}", arm.name, mark(arm)), arm)).collect();
-    all.push((baseline.name.clone(), baseline));
-    if best_size.rollouts != geometry.rollouts {
+    all.push((format!("{}{}", baseline.name, mark(baseline)), baseline));
+    if differs {
         all.push((format!("{}, {} of each{}", baseline.name, best_size.rollouts, mark(best_arm)), best_arm));
     }
     all.sort_by(|a, b| b.1.rate(Unit::Rollouts).total_cmp(&a.1.rate(Unit::Rollouts)));
     for (name, arm) in all {
         row(name, arm);
+    }
+    if !differs {
+        for row in &mut rows {
+            row.truncate(5);
+        }
     }
     for line in super::report::aligned(&rows) {
         screen.say(format_args!("  {}", line.trim_end()));
@@ -174,13 +197,16 @@ fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
 
 /// Says what the table leaves out, and what follows from it.
 fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
-    let Forecast { baseline, alike, left_out, arms, sizes, best, .. } = forecast;
+    let Forecast { baseline, alike, useless, left_out, arms, sizes, best, .. } = forecast;
     if !alike.is_empty() {
         screen.say(format_args!("as `{}` here: {}", baseline.name, alike.join(", ")));
     }
-    if let Some(most) =
-        arms.iter().filter(|arm| arm.is_modelled()).map(|arm| arm.modelled).max_by(f64::total_cmp)
-    {
+    if !useless.is_empty() {
+        screen.say(format_args!("no lesson in any update: {}", useless.join(", ")));
+    }
+    let shown = arms.iter().chain([baseline, &sizes[*best].1]);
+    let most = shown.filter(|arm| arm.is_modelled()).map(|arm| arm.modelled).max_by(f64::total_cmp);
+    if let Some(most) = most {
         screen.say(format_args!(
             "* up to {:.0} % of its rollouts are from a fitted model, as the log has too few of each prompt",
             100.0 * most
@@ -208,9 +234,9 @@ fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
 }
 
 /// Says what a log can't tell.
-fn unknown(forecast: &Forecast, versions: usize) -> Vec<String> {
+fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
     let mut all = vec![
-        "the log can't tell what changes as the model learns. Of 29 ratios that training had measured, such forecasts were off by a \
+        "the log can't tell what changes as the model learns. Of 31 ratios that training had measured, such forecasts were off by a \
          factor of 1.6 (root mean square), 2.6 at worst"
             .to_owned(),
     ];
@@ -220,7 +246,16 @@ fn unknown(forecast: &Forecast, versions: usize) -> Vec<String> {
             "nor what a later visit to a prompt brings: {revisit} of these policies had such visits"
         ));
     }
-    if versions > 1 {
+    let steered: Vec<&str> =
+        forecast.arms.iter().filter(|arm| arm.steered).map(|arm| arm.name.as_str()).collect();
+    if !steered.is_empty() {
+        all.push(format!("nor what optimizer steps of a policy's own choice bring: {}", steered.join(", ")));
+    }
+    if told.other_rewards {
+        all.push("some rewards are not 0 or 1: all measured ratios were of 0 and 1".to_owned());
+    }
+    if told.versions > 1 {
+        let versions = told.versions;
         all.push(format!(
             "the log is of {versions} versions of the model, as if they were one; --versions FIRST..LAST keeps some"
         ));
@@ -233,26 +268,38 @@ fn compared(ratio: Ratio) -> String {
     if ratio.may_be_equal() {
         return "no difference shown".to_owned();
     }
-    let (low, high) = number::compared_ends(ratio.ends[0], ratio.ends[1]);
+    let Some([low, high]) = ratio.ends else {
+        return format!("{}, of few prompts", number::compared(ratio.value));
+    };
+    let (low, high) = number::compared_ends(low, high);
     format!("{} ({low} to {high})", number::compared(ratio.value))
 }
 
 /// Returns the forecast as JSON.
 fn json(forecast: &Forecast, profile: &Profile) -> Value {
     let information = forecast.baseline.information();
+    let lengths = (profile.no_length, profile.no_prompt_length);
+    let is_known = |unit| match unit {
+        Unit::Rollouts => true,
+        Unit::Tokens => lengths.0 == 0,
+        Unit::Operations => lengths == (0, 0),
+    };
     let arm = |arm: &Arm| {
         let units =
             [("rollouts", Unit::Rollouts), ("tokens", Unit::Tokens), ("operations", Unit::Operations)];
         let pays: serde_json::Map<String, Value> = units
             .iter()
-            .map(|(name, unit)| ((*name).to_owned(), arm.pays(*unit, information).into()))
+            .map(|(name, unit)| {
+                let pays = is_known(*unit).then(|| arm.pays(*unit, information));
+                ((*name).to_owned(), pays.into())
+            })
             .collect();
         let ratio = |unit| {
             let Ratio { value, ends } = forecast.ratio(arm, &forecast.baseline, unit);
-            json!({ "times_fewer": value, "interval": ends })
+            is_known(unit).then(|| json!({ "times_fewer": value, "interval": ends }))
         };
         let ratios: serde_json::Map<String, Value> =
-            units.iter().map(|(name, unit)| ((*name).to_owned(), ratio(*unit))).collect();
+            units.iter().map(|(name, unit)| ((*name).to_owned(), ratio(*unit).into())).collect();
         json!({
             "policy": arm.name, "information_per_1000_rollouts": 1000.0 * arm.rate(Unit::Rollouts), "pays": pays, "than_baseline": ratios, "modelled": arm.modelled,
             "rollouts_for_1000_with_an_advantage": arm.rollouts_for(1000.0), "prompts_revisited": arm.revisited,
@@ -260,10 +307,11 @@ fn json(forecast: &Forecast, profile: &Profile) -> Value {
     };
     let sized = |(geometry, sized): &(Geometry, Arm)| json!({ "groups": geometry.groups, "rollouts": geometry.rollouts, "baseline": arm(sized) });
     json!({
-        "log": { "rollouts": profile.rollouts, "prompts": profile.prompts, "pass_rate": profile.pass_rate },
+        "log": { "rollouts": profile.rollouts, "prompts": profile.prompts, "pass_rate": profile.pass_rate,
+            "unknown_lengths": lengths.0, "unknown_prompt_lengths": lengths.1 },
         "geometry": { "groups": forecast.geometry.groups, "rollouts": forecast.geometry.rollouts },
         "rollouts": forecast.rollouts, "baseline": arm(&forecast.baseline),
-        "policies": forecast.arms.iter().map(arm).collect::<Vec<_>>(), "as_baseline": forecast.alike,
+        "policies": forecast.arms.iter().map(arm).collect::<Vec<_>>(), "as_baseline": forecast.alike, "no_lesson": forecast.useless,
         "sizes": forecast.sizes.iter().map(sized).collect::<Vec<_>>(), "best_size": forecast.best,
         "not_forecast": forecast.left_out.iter().map(|(name, why)| json!({ "policy": name, "why": why })).collect::<Vec<_>>(),
     })

@@ -13,6 +13,9 @@ use crate::simulation::SimulatedRun;
 /// The share of modelled rollouts from which a forecast is marked.
 const MODELLED: f64 = 0.2;
 
+/// The fewest prompts of an interval.
+const FEWEST: usize = 20;
+
 /// A policy's run.
 pub struct Arm {
     /// The policy's name.
@@ -22,6 +25,8 @@ pub struct Arm {
     pub modelled: f64,
     /// Prompts that it sampled at several versions.
     pub revisited: usize,
+    /// Whether it chose the optimizer steps of an update.
+    pub steered: bool,
 }
 
 impl Arm {
@@ -40,8 +45,10 @@ impl Arm {
         let unloaded = |e: LoadError| Error::told(format!("it can't be loaded: {e}"), e.hint());
         let policy = sandbox.load(&candidate.component, None).map_err(unloaded)?;
         let Geometry { groups, rollouts: each, .. } = geometry;
+        // Those of the baseline, and more for a policy with smaller ones: also one that never samples comes to an end.
+        let steps = 8 * rollouts.div_ceil(u64::from(groups) * u64::from(each));
         let config = format!(
-            "[run]\nseed = 1\nsteps = 4294967295\ngroups = {groups}\nrollouts = {each}\n[budget]\nrollouts = {rollouts}\n\
+            "[run]\nseed = 1\nsteps = {steps}\ngroups = {groups}\nrollouts = {each}\n[budget]\nrollouts = {rollouts}\n\
              [policy]\nuse = \"given\"\n[evaluation]\nevery = 4294967295\n"
         );
         let mut config = SimulateConfig::parse(&config, "the forecast")?;
@@ -52,7 +59,13 @@ impl Arm {
         let (engine, name) = (&run.world.engine, candidate.name.clone());
         let tally = engine.tally();
         let modelled = tally.model as f64 / (tally.model + tally.bank).max(1) as f64;
-        Ok(Self { name, lessons: engine.lessons(), modelled, revisited: tally.revisited.len() })
+        Ok(Self {
+            name,
+            lessons: engine.lessons(),
+            modelled,
+            revisited: tally.revisited.len(),
+            steered: tally.steered,
+        })
     }
 
     /// Returns whether it sampled the same prompts as often as another run, and learned the same from them.
@@ -92,8 +105,8 @@ impl Arm {
 pub struct Ratio {
     /// The ratio.
     pub value: f64,
-    /// The ends of its 95 % interval.
-    pub ends: [f64; 2],
+    /// The ends of its 95 % interval; none if it is of too few prompts.
+    pub ends: Option<[f64; 2]>,
 }
 
 impl Ratio {
@@ -102,17 +115,19 @@ impl Ratio {
         let of = |times: &dyn Fn(PromptId) -> u32| {
             let rate =
                 |arm: &Arm| information(&arm.lessons, times) / paid(&arm.lessons, unit, times).max(1.0);
-            rate(arm) / rate(other).max(f64::MIN_POSITIVE)
+            let (one, other) = (rate(arm), rate(other));
+            (one > 0.0 && other > 0.0).then(|| one / other)
         };
-        let resampled = |times: &Vec<u32>| of(&|prompt| times[prompt.0 as usize]);
-        let mut all: Vec<f64> = resamples.iter().map(resampled).collect();
+        let mut all: Vec<f64> =
+            resamples.iter().filter_map(|times| of(&|prompt| times[prompt.0 as usize])).collect();
         all.sort_by(f64::total_cmp);
         let end = |part: f64| all[((all.len() - 1) as f64 * part).round() as usize];
-        Self { value: of(&|_| 1), ends: [end(0.025), end(0.975)] }
+        let enough = other.lessons.len() >= FEWEST && 2 * all.len() > resamples.len();
+        Self { value: of(&|_| 1).unwrap_or(f64::NAN), ends: enough.then(|| [end(0.025), end(0.975)]) }
     }
 
     /// Returns whether the interval has 1 in it, as it is shown.
     pub fn may_be_equal(self) -> bool {
-        self.ends[0] <= 1.005 && self.ends[1] >= 0.995
+        self.ends.is_some_and(|[low, high]| low <= 1.005 && high >= 0.995)
     }
 }

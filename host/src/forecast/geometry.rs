@@ -11,16 +11,20 @@ pub struct Geometry {
     pub groups: u32,
     /// Rollouts of each group.
     pub rollouts: u32,
-    /// Whether the log says how many groups a step has, or the user did.
-    pub has_steps: bool,
+    /// Where it is from, as words after the rest of a sentence.
+    pub from: &'static str,
 }
 
 /// Groups in a step of a log that does not say.
 const GROUPS: u32 = 16;
+/// Rollouts of each group at most, if a log has no steps: evaluations have more than training.
+const EACH: usize = 8;
 /// The largest group that is forecast: more is taken from the fitted model alone.
 const MOST: usize = 64;
 /// The most groups of a step that are advised.
 const MOST_GROUPS: u32 = 4096;
+/// The fewest steps of a simulated run: in fewer, a policy that goes by earlier visits does nothing.
+const STEPS: u64 = 5;
 
 impl Geometry {
     /// Returns the medians of a log: rollouts of a prompt at a version, and prompts of a version.
@@ -39,18 +43,30 @@ impl Geometry {
         sizes.sort_unstable();
         let mut groups: Vec<u32> = prompts.into_values().collect();
         groups.sort_unstable();
-        let has_steps = groups.len() > 1;
-        Self {
-            groups: if has_steps { groups[groups.len() / 2].clamp(1, 4096) } else { GROUPS },
-            rollouts: sizes[sizes.len() / 2].clamp(2, MOST) as u32,
-            has_steps,
+        let (has_steps, each) = (groups.len() > 1, sizes[sizes.len() / 2]);
+        let (groups, most, from) = if has_steps {
+            (groups[groups.len() / 2], MOST, ", as in the log")
+        } else {
+            (GROUPS, EACH, "; the log has no steps")
+        };
+        let from = if each < 2 { ", which is assumed" } else { from };
+        Self { groups, rollouts: each.clamp(2, most) as u32, from }
+    }
+
+    /// Returns the geometry that a run of so many rollouts of so many prompts can have.
+    pub fn within(self, rollouts: u64, prompts: usize) -> Self {
+        let most = (rollouts / (STEPS * u64::from(self.rollouts))).clamp(1, prompts as u64) as u32;
+        if self.groups <= most {
+            self
+        } else {
+            Self { groups: most, from: ", as more would be too few steps", ..self }
         }
     }
 
     /// Returns the geometry of as many rollouts in a step, with groups of this size.
-    pub fn resized(self, rollouts: u32) -> Self {
-        let groups = (self.groups * self.rollouts).div_euclid(rollouts).max(1);
-        Self { groups, rollouts, ..self }
+    pub fn resized(self, rollouts: u32, prompts: usize) -> Self {
+        let groups = (u64::from(self.groups) * u64::from(self.rollouts) / u64::from(rollouts)).max(1);
+        Self { groups: groups.min(prompts as u64) as u32, rollouts, ..self }
     }
 }
 
@@ -76,10 +92,14 @@ mod tests {
         let row = |key: u32, version| Row { key: key.to_string(), version, ..Row::default() };
         let steps = (0..12).flat_map(|i| (0..5).map(move |_| row(i, Some(i / 4)))).collect();
         let found = Geometry::of(&Bank::of(steps));
-        assert_eq!((found.groups, found.rollouts, found.has_steps), (4, 5, true));
-        assert_eq!((found.resized(2).groups, found.resized(32).groups), (10, 1));
-        let none = Geometry::of(&Bank::of((0..9).map(|i| row(i, None)).collect()));
-        assert_eq!((none.groups, none.rollouts, none.has_steps), (16, 2, false));
+        assert_eq!((found.groups, found.rollouts, found.from), (4, 5, ", as in the log"));
+        let resized = [(2, 99), (2, 7), (32, 99)].map(|(size, prompts)| found.resized(size, prompts).groups);
+        assert_eq!(resized, [10, 7, 1]);
+        let within =
+            [(100, 99), (50, 99), (100, 3)].map(|(rollouts, prompts)| found.within(rollouts, prompts).groups);
+        assert_eq!(within, [4, 2, 3]);
+        let none = Geometry::of(&Bank::of((0..30).map(|i| row(i % 3, None)).collect()));
+        assert_eq!((none.groups, none.rollouts, none.from), (16, 8, "; the log has no steps"));
     }
 
     #[test]
