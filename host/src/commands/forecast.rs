@@ -128,7 +128,7 @@ impl About {
 
 /// Shows the table.
 fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
-    let Forecast { geometry, baseline, sizes, best, arms, .. } = forecast;
+    let Forecast { geometry, baseline, .. } = forecast;
     let [rollouts, prompts] = [profile.rollouts, profile.prompts].map(|n| number::count(n as u64));
     let share = |part: f64| format!("{:.0} %", 100.0 * part);
     screen.say(format_args!(
@@ -145,6 +145,15 @@ fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
         geometry.groups,
         geometry.from
     ));
+    for line in super::report::aligned(&table(forecast, profile)) {
+        screen.say(format_args!("  {}", line.trim_end()));
+    }
+    notes_on(forecast, profile.fit, screen);
+}
+
+/// Returns the table, with a row for each policy.
+fn table(forecast: &Forecast, profile: &Profile) -> Vec<Vec<String>> {
+    let Forecast { geometry, baseline, sizes, best, arms, .. } = forecast;
     let (best_size, best_arm) = (&sizes[*best].0, &sizes[*best].1);
     let against_best = format!("rollouts, than {} of each of {}", best_size.rollouts, best_size.groups);
     let against = format!("rollouts, than {}", baseline.name);
@@ -189,10 +198,7 @@ fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
             row.truncate(5);
         }
     }
-    for line in super::report::aligned(&rows) {
-        screen.say(format_args!("  {}", line.trim_end()));
-    }
-    notes_on(forecast, profile.fit, screen);
+    rows
 }
 
 /// Says what the table leaves out, and what follows from it.
