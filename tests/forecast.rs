@@ -140,7 +140,10 @@ fn what_can_not_be_forecast_is_told() {
     assert!(said.contains("300 of 300 prompts have one rollout") && said.ends_with("exit code 2"), "{said}");
     scratch.write("log.csv", "id,reward\na,1\na,-1\nb,-1\nb,1\n");
     let said = scratch.allot(&["forecast", "log.csv"]);
-    assert!(said.contains("some rewards are not 0 or 1: all measured ratios were of 0 and 1"), "{said}");
+    assert!(
+        said.contains("some rewards are not 0 or 1; the 31 ratios were measured with rewards of 0 and 1"),
+        "{said}"
+    );
     assert!(said.contains("× fewer, of few prompts"), "{said}");
     let said = scratch.allot(&["forecast", "log.csv", "--policy", "nobody"]);
     assert!(said.contains("no policy is called `nobody`") && said.ends_with("exit code 2"), "{said}");

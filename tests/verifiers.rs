@@ -469,14 +469,7 @@ fn record(scratch: &Scratch, run: &str) -> String {
 
 /// The config of a run of the shipped model, which lies beside it with a chat template.
 fn config(python: &str, scratch: &Scratch) -> String {
-    let mine = scratch.path().join("mine");
-    fs::create_dir_all(&mine).unwrap();
-    for entry in fs::read_dir(allot_models::find("tiny-guess").unwrap()).unwrap().map(Result::unwrap) {
-        fs::copy(entry.path(), mine.join(entry.file_name())).unwrap();
-    }
-    let template =
-        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}";
-    fs::write(mine.join("chat_template.jinja"), template).unwrap();
+    scratch.chat_model("tiny-guess");
     let command: Vec<String> = command(python, scratch).iter().map(|word| format!("{word:?}")).collect();
     RUN.replace("COMMAND", &command.join(", "))
 }

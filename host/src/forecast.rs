@@ -4,7 +4,7 @@
 mod arm;
 mod geometry;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use allot_allocation::seed::Stream;
@@ -12,24 +12,15 @@ use allot_bank::{Bank, Draws, Unit, resample};
 use allot_base::{Error, Result};
 use allot_sandbox::Sandbox;
 
-pub use arm::{Arm, Ratio};
+pub use arm::{Arm, Candidate, Ratio};
 pub use geometry::{Geometry, advised_groups};
 
 /// Resamples of prompts for an interval.
 const RESAMPLES: usize = 200;
-/// Rollouts of a simulated run: enough for its rates, whatever the log has.
+/// Rollouts of a simulated run: those of the log, within bounds. More would take longer and change rates little.
 const ROLLOUTS: std::ops::RangeInclusive<u64> = 500..=20_000;
 /// Group sizes that are tried for the baseline.
 const SIZES: [u32; 6] = [2, 3, 4, 8, 16, 32];
-/// A policy to forecast: its name, and its component.
-pub struct Candidate {
-    /// Its name in the table.
-    pub name: String,
-    /// The component's bytes.
-    pub component: Vec<u8>,
-    /// Settings that differ from its defaults, by name.
-    pub settings: BTreeMap<String, toml::Value>,
-}
 
 /// A forecast.
 pub struct Forecast {

@@ -19,6 +19,28 @@ fn said(number: usize, so_far: &[u32]) -> Option<Vec<u32>> {
     (so_far.len() < 30 && sum % 7 != 0).then(|| (0..sum % 5).map(|i| 8 + (sum / 5 + 3 * i) % 40).collect())
 }
 
+/// Samples an episode of each prompt. `next` says what follows in it, at first and after each turn: another turn, or the end.
+pub fn talked(
+    prompts: &[Vec<u32>],
+    next: &mut dyn FnMut(usize, Option<Answered>) -> Option<NextTurn>,
+    converse: impl FnOnce(&[&[u32]], &mut Talk<'_>),
+) {
+    let channel = Talk::channel();
+    for number in 0..prompts.len() {
+        channel.0.send(Event::Reply(number, 0, Reply::Says(Vec::new()))).unwrap();
+    }
+    let take = &mut |event| {
+        let (number, answered) = match event {
+            Event::Reply(number, ..) => (number, None),
+            Event::Turn(number, answered) => (number, Some(answered)),
+            Event::Tick | Event::Lost => return None,
+        };
+        Some(next(number, answered).map_or(Next::End(number), |turn| Next::Turn(number, turn)))
+    };
+    let asked: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+    converse(&asked, &mut Talk::new(channel, take));
+}
+
 /// Samples an episode of each prompt. Returns each one's tokens, log-probabilities and entropies by turn.
 fn played(
     prompts: &[Vec<u32>],
@@ -27,23 +49,14 @@ fn played(
 ) -> Vec<Vec<(Vec<u32>, Answered)>> {
     let mut episodes: Vec<Vec<(Vec<u32>, Answered)>> = vec![Vec::new(); prompts.len()];
     let mut so_far: Vec<Vec<u32>> = vec![Vec::new(); prompts.len()];
-    let channel = Talk::channel();
-    for number in 0..prompts.len() {
-        channel.0.send(Event::Reply(number, 0, Reply::Says(vec![9; number % 3]))).unwrap();
-    }
-    let take = &mut |event| {
-        let (number, read) = match event {
-            Event::Reply(number, _, Reply::Says(read)) => (number, read),
-            Event::Turn(number, answered) => {
+    let next = &mut |number: usize, answered: Option<Answered>| {
+        let read = match answered {
+            None => vec![9; number % 3],
+            Some(answered) => {
                 so_far[number].extend(&answered.tokens);
                 episodes[number].last_mut().unwrap().1 = answered;
-                match said(number, &so_far[number]) {
-                    None => return Some(Next::End(number)),
-                    Some(read) => (number, read),
-                }
+                said(number, &so_far[number])?
             }
-            Event::Reply(..) => panic!("nobody sent this"),
-            Event::Tick | Event::Lost => return None,
         };
         so_far[number].extend(&read);
         let turn = episodes[number].len();
@@ -54,10 +67,9 @@ fn played(
             ..Sampling::default()
         };
         let seed = number as u64 * 100 + turn as u64;
-        Some(Next::Turn(number, NextTurn { read, anew: None, seed, sampling }))
+        Some(NextTurn { read, anew: None, seed, sampling })
     };
-    let asked: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-    converse(&asked, &mut Talk::new(channel, take), rows);
+    talked(prompts, next, |prompts, talk| converse(prompts, talk, rows));
     episodes
 }
 

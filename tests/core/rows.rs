@@ -3,7 +3,7 @@
 
 use allot_allocation::GrantLine;
 use allot_engine::episode::{Ended, EpisodeLimits, Opening, Reply, Stopped, Turn};
-use allot_engine::talk::{Anew, Event, Next, NextTurn, Talk, from_the_start};
+use allot_engine::talk::{History, NextTurn, Talk, from_the_start};
 use allot_engine::{Environments, Replies, Said, TrainingRow};
 
 use super::*;
@@ -37,43 +37,30 @@ struct Played {
 /// Samples an episode of each prompt.
 fn played(prompts: &[Vec<u32>], converse: impl FnOnce(&[&[u32]], &mut Talk<'_>)) -> Vec<Played> {
     let mut all = vec![Played::default(); prompts.len()];
-    let channel = Talk::channel();
-    for number in 0..prompts.len() {
-        channel.0.send(Event::Reply(number, 0, Reply::Says(vec![9; number % 3]))).unwrap();
-    }
-    let take = &mut |event| {
-        let (number, (row, read)) = match event {
-            Event::Reply(number, _, Reply::Says(read)) => (number, (0, read)),
-            Event::Turn(number, answered) => {
-                let episode = &mut all[number];
+    let next = &mut |number: usize, answered: Option<Answered>| {
+        let episode: &mut Played = &mut all[number];
+        let (row, read) = match answered {
+            None => (0, vec![9; number % 3]),
+            Some(answered) => {
                 episode.turns.last_mut().unwrap().tokens = answered.tokens.len() as u32;
                 episode.tokens.extend(&answered.tokens);
                 episode.answers.push(answered);
-                if episode.turns.len() > 7 {
-                    return Some(Next::End(number));
-                }
-                match said(number, &episode.turns, &episode.tokens) {
-                    None => return Some(Next::End(number)),
-                    Some(said) => (number, said),
-                }
+                let goes_on = episode.turns.len() <= 7;
+                goes_on.then(|| said(number, &episode.turns, &episode.tokens)).flatten()?
             }
-            Event::Reply(..) => panic!("nobody sent this"),
-            Event::Tick | Event::Lost => return None,
         };
-        let episode = &mut all[number];
         let current = episode.turns.last().map_or(0, |turn| turn.row);
         episode.turns.push(Turn { row, read: read.clone(), tokens: 0 });
         let anew = (row != current).then(|| {
             let mut rows = TrainingRow::of_turns(&episode.turns, &episode.tokens);
             let TrainingRow { beginning, own, .. } = rows.swap_remove(row as usize);
-            Anew { beginning, own }
+            History { beginning, own }
         });
         let sampling = Sampling { max_tokens: 9, ..Sampling::default() };
         let seed = number as u64 * 100 + episode.turns.len() as u64;
-        Some(Next::Turn(number, NextTurn { read, anew, seed, sampling }))
+        Some(NextTurn { read, anew, seed, sampling })
     };
-    let asked: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-    converse(&asked, &mut Talk::new(channel, take));
+    episodes::talked(prompts, next, converse);
     all
 }
 

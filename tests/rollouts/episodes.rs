@@ -102,14 +102,7 @@ fn rollouts_of_several_training_rows_are_the_same_on_a_server() {
         return skip::skip("environments", "ALLOT_ENVIRONMENTS names no Python with verifiers");
     };
     let (scratch, server) = (Scratch::new(), server(Kind::Vllm));
-    let mine = scratch.path().join("mine");
-    std::fs::create_dir_all(&mine).unwrap();
-    for entry in std::fs::read_dir(allot_models::find("tiny-guess").unwrap()).unwrap().map(Result::unwrap) {
-        std::fs::copy(entry.path(), mine.join(entry.file_name())).unwrap();
-    }
-    let template =
-        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}";
-    std::fs::write(mine.join("chat_template.jinja"), template).unwrap();
+    scratch.chat_model("tiny-guess");
     let cases = scratch::root().join("tests/cases/verifiers");
     let environment = format!(
         "[environment]\nuse = \"verifiers\"\nmax_turns = 8\nmax_read_tokens = 80\nmax_rows = 3\n\n\

@@ -30,6 +30,17 @@ impl Scratch {
         std::fs::read_to_string(self.path().join(name)).unwrap()
     }
 
+    /// Puts a shipped model into the folder `mine`, as a chat model: with a template that writes each message as it is.
+    pub fn chat_model(&self, name: &str) {
+        let mine = self.path().join("mine");
+        std::fs::create_dir_all(&mine).unwrap();
+        for entry in std::fs::read_dir(allot_models::find(name).unwrap()).unwrap().map(Result::unwrap) {
+            std::fs::copy(entry.path(), mine.join(entry.file_name())).unwrap();
+        }
+        let template = "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}";
+        self.write("mine/chat_template.jinja", template);
+    }
+
     /// The program, not yet started.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allot"));

@@ -160,12 +160,7 @@ fn a_chat_continues_where_the_model_s_turn_ended() {
             .replace("tiny-guess", "./mine")
             .replace("style = \"terse\"", "style = \"terse\"\nchat = true"),
     );
-    let to = chat.path().join("mine");
-    copied(&allot_models::find("tiny-guess").unwrap(), &to);
-    chat.write(
-        "mine/chat_template.jinja",
-        "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<end>{% endif %}{% endfor %}",
-    );
+    chat.chat_model("tiny-guess");
     trained(&chat, &["run.toml", "--out", "out"]);
     let of = |scratch: &Scratch| rollouts(&scratch.path().join("out"));
     assert!(of(&plain) == of(&chat));

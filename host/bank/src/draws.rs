@@ -64,10 +64,10 @@ pub struct Tally {
 struct Visits {
     /// The version at which it was last sampled.
     version: Option<u32>,
-    rollouts: u32,
     right: u32,
     /// Whether each of its rollouts was drawn.
     drawn: Vec<bool>,
+    /// What was spent on it, and learned from it.
     lesson: Lesson,
 }
 
@@ -118,7 +118,7 @@ impl Draws {
 
     /// Returns what was spent on each sampled prompt so far, and learned from it.
     pub fn lessons(&self) -> Vec<(PromptId, Lesson)> {
-        let sampled = (0..).zip(&self.visits).filter(|(_, visits)| visits.rollouts > 0);
+        let sampled = (0..).zip(&self.visits).filter(|(_, visits)| visits.lesson.rollouts > 0);
         sampled.map(|(prompt, visits)| (PromptId(prompt), visits.lesson)).collect()
     }
 
@@ -151,9 +151,9 @@ impl Draws {
     /// Returns the root mean square difference between the observed shares of right answers and those pass
     /// rates, over the sampled prompts; `None` if no prompt was sampled.
     pub fn error(&self) -> Option<f64> {
-        let seen = (0..).zip(&self.visits).filter(|(_, visits)| visits.rollouts > 0);
+        let seen = (0..).zip(&self.visits).filter(|(_, visits)| visits.lesson.rollouts > 0);
         let off = |(i, visits): (u32, &Visits)| {
-            let share = f64::from(visits.right) / f64::from(visits.rollouts);
+            let share = f64::from(visits.right) / visits.lesson.rollouts as f64;
             (share - self.pass_rate(PromptId(i))).powi(2)
         };
         let (sum, n) = seen.map(off).fold((0.0, 0_u64), |(sum, n), square| (sum + square, n + 1));
@@ -162,7 +162,7 @@ impl Draws {
 
     /// Number of prompts sampled so far.
     pub fn sampled_prompts(&self) -> usize {
-        self.visits.iter().filter(|visits| visits.rollouts > 0).count()
+        self.visits.iter().filter(|visits| visits.lesson.rollouts > 0).count()
     }
 
     fn of(&self, prompt: PromptId) -> &Prompt {
@@ -246,6 +246,10 @@ impl Draws {
             }
         }
         for (prompt, group) in groups {
+            if group.iter().any(|one| one.advantage != 0.0) {
+                self.tally.groups += 1;
+                self.tally.taught.insert(prompt);
+            }
             self.visits[prompt.0 as usize].lesson.learn(&group);
         }
     }
@@ -267,7 +271,6 @@ impl Draws {
             self.tally.revisited.insert(sample.prompt);
         }
         visits.version = Some(self.version);
-        visits.rollouts += 1;
         visits.right += u32::from(sample.answer.correct);
         visits.lesson.rollouts += 1;
         visits.lesson.tokens += u64::from(sample.tokens);
@@ -338,9 +341,6 @@ impl Engine for Draws {
         self.computed.optimizer_steps += u64::from(passes) * steps;
         self.computed.trained_tokens +=
             u64::from(passes) * effective().map(|e| u64::from(e.sample.tokens)).sum::<u64>();
-        let groups: BTreeSet<PromptId> = effective().map(|e| e.sample.prompt).collect();
-        self.tally.groups += groups.len() as u64;
-        self.tally.taught.extend(groups);
         self.learn(batch, passes);
         self.version += 1;
         let Tally { bank, again, model, .. } = self.tally;

@@ -452,7 +452,7 @@ pub fn typed(all: &[String], before: &str) -> Result<BTreeMap<String, toml::Valu
 }
 
 /// Parses NAME=VALUE from the command line. A value that is not valid TOML is taken as text.
-fn setting(typed: &str) -> Option<(String, toml::Value)> {
+pub fn setting(typed: &str) -> Option<(String, toml::Value)> {
     let (name, value) = typed.split_once('=')?;
     let one = |mut table: toml::Table| if table.len() == 1 { table.remove("v") } else { None };
     let parsed = toml::from_str(&format!("v = {value}")).ok().and_then(one);

@@ -7,9 +7,9 @@ use allot_allocation::{TurnLength, seed};
 
 use crate::Sampling;
 use crate::environments::{Environments, Replies, Said};
-use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Past, Reply, Stopped, Turn};
+use crate::episode::{Ended, Episode, EpisodeLimits, Opening, Past, Reply, Stopped, Turn, rows};
 use crate::request::Answered;
-use crate::talk::{Anew, Event, NextTurn};
+use crate::talk::{Event, History, NextTurn};
 use crate::training_row::TrainingRow;
 
 /// What an episode keeps of another: some turns, and the reply after them.
@@ -168,12 +168,12 @@ impl Dialogue {
 
     /// Returns why an environment can't go on in a training row.
     fn no_row(&self, row: u32, read: &[u32]) -> Option<&'static str> {
-        let rows = self.turns.iter().map(|turn| turn.row + 1).max().unwrap_or(0);
+        let rows = rows(&self.turns);
         if !self.kept.turns.is_empty() {
             Some("the environment rewrote what was said, in an episode that continues another")
-        } else if row > rows || self.turns.is_empty() && row > 0 {
+        } else if row > rows {
             Some("the environment went on in a training row that there is not")
-        } else if row == rows && read.is_empty() && row > 0 {
+        } else if row > 0 && row == rows && read.is_empty() {
             Some("the environment began a training row without tokens")
         } else {
             None
@@ -181,10 +181,10 @@ impl Dialogue {
     }
 
     /// Returns the training row in which this turn is the next, which is another one than that of the turn before.
-    fn anew(&self, turn: &Turn) -> Anew {
+    fn anew(&self, turn: &Turn) -> History {
         let turns: Vec<Turn> = self.turns.iter().chain([turn]).cloned().collect();
         let row = TrainingRow::of_turns(&turns, &self.answered.tokens).swap_remove(turn.row as usize);
-        Anew { beginning: row.beginning, own: row.own }
+        History { beginning: row.beginning, own: row.own }
     }
 
     /// Replies for an environment that did not in time: its episode has failed.

@@ -109,6 +109,11 @@ pub struct Turn {
     pub tokens: u32,
 }
 
+/// Returns the number of training rows of these turns.
+pub(crate) fn rows(turns: &[Turn]) -> u32 {
+    turns.iter().map(|turn| turn.row + 1).max().unwrap_or(0)
+}
+
 impl Episode {
     /// Returns the number of tokens read, those that it keeps of another episode included.
     pub fn read(&self) -> usize {
@@ -117,7 +122,7 @@ impl Episode {
 
     /// Returns the number of its training rows.
     pub fn rows(&self) -> u32 {
-        self.turns.iter().map(|turn| turn.row + 1).max().unwrap_or(1)
+        rows(&self.turns).max(1)
     }
 
     /// Returns all turns, those that it keeps first. `tokens` are those that it generated itself.

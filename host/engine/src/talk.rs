@@ -47,36 +47,29 @@ pub enum Next {
 pub struct NextTurn {
     /// Tokens to read first.
     pub read: Vec<u32>,
-    /// The training row that it belongs to, if that is another one than that of the turn before.
-    pub anew: Option<Anew>,
+    /// The training row that it belongs to, if that is another one than that of the turn before: what was kept of that one is
+    /// of no use.
+    pub anew: Option<History>,
     /// The seed of its random numbers.
     pub seed: u64,
     /// How its tokens are drawn.
     pub sampling: Sampling,
 }
 
-/// A training row in which an episode goes on: what was kept of the row before is of no use.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Anew {
-    /// The tokens that it begins with; none for the prompt.
-    pub beginning: Option<Vec<u32>>,
-    /// All tokens after these, those to read first included.
-    pub own: Vec<u32>,
-}
-
-/// What a sampler that keeps nothing knows of an episode: the tokens of the training row in which its next turn is.
-#[derive(Clone, Debug, Default)]
+/// The tokens of the training row in which an episode's next turn is: what a sampler that keeps nothing reads.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// What the row begins with; none for the prompt.
-    beginning: Option<Vec<u32>>,
-    own: Vec<u32>,
+    pub beginning: Option<Vec<u32>>,
+    /// All tokens after that, those to read before the turn included.
+    pub own: Vec<u32>,
 }
 
 impl History {
     /// Takes what is read before a turn.
     pub fn read(&mut self, turn: &NextTurn) {
-        match turn.anew.clone() {
-            Some(Anew { beginning, own }) => *self = Self { beginning, own },
+        match &turn.anew {
+            Some(anew) => self.clone_from(anew),
             None => self.own.extend(&turn.read),
         }
     }

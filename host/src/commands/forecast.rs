@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use allot_allocation::shown;
 use allot_bank::{Bank, Fit, Profile, Unit};
 use allot_base::{Error, Exit, Result};
+use allot_config::setting;
 use allot_report::number;
+use allot_report::report::Estimate;
 use allot_sandbox::Caps;
 use clap::Args;
 use serde_json::{Value, json};
@@ -91,12 +93,8 @@ fn candidates(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Vec<Can
             let what = format!("--set {}: expected POLICY.NAME=VALUE", shown::line(typed, 80));
             Error::new(what).hint("write it like --set pilot-commit.pilot=4")
         };
-        let (name, value) = typed.split_once('=').ok_or_else(wrong)?;
-        let (policy, setting) = name.rsplit_once('.').ok_or_else(wrong)?;
-        // Text needs no quotes.
-        let value = format!("value = {value}")
-            .parse::<toml::Table>()
-            .map_or_else(|_| toml::Value::String(value.to_owned()), |table| table["value"].clone());
+        let (name, value) = setting(typed).ok_or_else(wrong)?;
+        let (policy, name) = name.rsplit_once('.').ok_or_else(wrong)?;
         let candidate =
             candidates.iter_mut().find(|candidate| candidate.name == policy).ok_or_else(|| {
                 Error::new(format!(
@@ -106,7 +104,7 @@ fn candidates(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Vec<Can
                 ))
                 .hint("name one that ships, or one that --policy names")
             })?;
-        candidate.settings.insert(setting.to_owned(), value);
+        candidate.settings.insert(name.to_owned(), value);
     }
     Ok(candidates)
 }
@@ -214,7 +212,7 @@ fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
     let most = shown.filter(|arm| arm.is_modelled()).map(|arm| arm.modelled).max_by(f64::total_cmp);
     if let Some(most) = most {
         screen.say(format_args!(
-            "* up to {:.0} % of its rollouts are from a fitted model, as the log has too few of each prompt",
+            "* up to {:.0} % of the rollouts of such a policy are from a fitted model, as the log has too few of each prompt",
             100.0 * most
         ));
     }
@@ -249,16 +247,21 @@ fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
     let revisit = forecast.arms.iter().filter(|arm| arm.revisited > 0).count();
     if revisit > 0 {
         all.push(format!(
-            "nor what a later visit to a prompt brings: {revisit} of these policies had such visits"
+            "the log can't tell what a later visit to a prompt brings: {revisit} of these policies had such visits"
         ));
     }
     let steered: Vec<&str> =
         forecast.arms.iter().filter(|arm| arm.steered).map(|arm| arm.name.as_str()).collect();
     if !steered.is_empty() {
-        all.push(format!("nor what optimizer steps of a policy's own choice bring: {}", steered.join(", ")));
+        all.push(format!(
+            "the log can't tell what optimizer steps of a policy's own choice bring: {}",
+            steered.join(", ")
+        ));
     }
     if told.other_rewards {
-        all.push("some rewards are not 0 or 1: all measured ratios were of 0 and 1".to_owned());
+        all.push(
+            "some rewards are not 0 or 1; the 31 ratios were measured with rewards of 0 and 1".to_owned(),
+        );
     }
     if told.versions > 1 {
         let versions = told.versions;
@@ -274,11 +277,9 @@ fn compared(ratio: Ratio) -> String {
     if ratio.may_be_equal() {
         return "no difference shown".to_owned();
     }
-    let Some([low, high]) = ratio.ends else {
-        return format!("{}, of few prompts", number::compared(ratio.value));
-    };
-    let (low, high) = number::compared_ends(low, high);
-    format!("{} ({low} to {high})", number::compared(ratio.value))
+    let [low, high] = [0, 1].map(|end| ratio.ends.map(|ends| ends[end]));
+    let few = if ratio.ends.is_none() { ", of few prompts" } else { "" };
+    super::report::compared(Estimate { value: ratio.value, low, high }) + few
 }
 
 /// Returns the forecast as JSON.

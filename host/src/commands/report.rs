@@ -227,7 +227,7 @@ fn bounded(bound: Bound) -> Option<String> {
 }
 
 /// Returns a ratio of costs with its interval.
-fn compared(ratio: Estimate) -> String {
+pub fn compared(ratio: Estimate) -> String {
     let words = number::compared(ratio.value);
     match ratio.low.zip(ratio.high).map(|(low, high)| number::compared_ends(low, high)) {
         Some((low, high)) => format!("{words} ({low} to {high})"),

@@ -1,12 +1,15 @@
 //! A policy's run on a bank, and what it paid for its information.
 
+use std::collections::BTreeMap;
+
 use allot_allocation::PromptId;
 use allot_bank::{Draws, Lesson, Unit, information, paid};
 use allot_base::{Error, Result};
 use allot_config::simulate::SimulateConfig;
+use allot_report::statistics::percentile;
 use allot_sandbox::{LoadError, Sandbox};
 
-use super::{Candidate, Geometry};
+use super::geometry::Geometry;
 use crate::run;
 use crate::simulation::SimulatedRun;
 
@@ -15,6 +18,16 @@ const MODELLED: f64 = 0.2;
 
 /// The fewest prompts of an interval.
 const FEWEST: usize = 20;
+
+/// A policy to forecast: its name, and its component.
+pub struct Candidate {
+    /// Its name in the table.
+    pub name: String,
+    /// The component's bytes.
+    pub component: Vec<u8>,
+    /// Settings that differ from its defaults, by name.
+    pub settings: BTreeMap<String, toml::Value>,
+}
 
 /// A policy's run.
 pub struct Arm {
@@ -118,12 +131,11 @@ impl Ratio {
             let (one, other) = (rate(arm), rate(other));
             (one > 0.0 && other > 0.0).then(|| one / other)
         };
-        let mut all: Vec<f64> =
+        let all: Vec<f64> =
             resamples.iter().filter_map(|times| of(&|prompt| times[prompt.0 as usize])).collect();
-        all.sort_by(f64::total_cmp);
-        let end = |part: f64| all[((all.len() - 1) as f64 * part).round() as usize];
+        let ends = percentile(&all, 0.025).zip(percentile(&all, 0.975));
         let enough = other.lessons.len() >= FEWEST && 2 * all.len() > resamples.len();
-        Self { value: of(&|_| 1).unwrap_or(f64::NAN), ends: enough.then(|| [end(0.025), end(0.975)]) }
+        Self { value: of(&|_| 1).unwrap_or(f64::NAN), ends: ends.filter(|_| enough).map(<[f64; 2]>::from) }
     }
 
     /// Returns whether the interval has 1 in it, as it is shown.

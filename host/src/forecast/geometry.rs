@@ -59,7 +59,7 @@ impl Geometry {
         if self.groups <= most {
             self
         } else {
-            Self { groups: most, from: ", as more would be too few steps", ..self }
+            Self { groups: most, from: "; with more, there would be too few steps", ..self }
         }
     }
 

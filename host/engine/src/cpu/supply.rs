@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::parked::Parked;
 use crate::core::Request;
-use crate::talk::{Anew, NextTurn};
+use crate::talk::{History, NextTurn};
 
 /// The next rows of all threads.
 pub enum Supply<'a> {
@@ -38,7 +38,7 @@ pub struct Wanted<'a> {
 impl Wanted<'_> {
     /// Returns a row in another training row than that of which something is kept. That is computed again: the keys and
     /// values of all rows would be several times the memory.
-    fn anew(self, beginning: Option<Vec<u32>>, own: Vec<u32>) -> Self {
+    fn anew(self, History { beginning, own }: History) -> Self {
         let room = self.room.saturating_sub(beginning.as_ref().map_or(0, Vec::len));
         Self { beginning, read: own, parked: None, room, ..self }
     }
@@ -140,7 +140,7 @@ impl<'a> Turns<'a> {
                 let wanted =
                     Wanted { number, prompt, beginning: None, read, parked, request, room: self.room };
                 taken.push(match anew {
-                    Some(Anew { beginning, own }) => wanted.anew(beginning, own),
+                    Some(history) => wanted.anew(history),
                     None => wanted,
                 });
             }

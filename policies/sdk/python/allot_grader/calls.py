@@ -45,19 +45,20 @@ def grade(grader: ModuleType, begun: Any, questions: list[Question]) -> list[Ver
         return [_checked(grader, grader.grade(begun, question)) for question in questions]
     verdicts = grader.grade_group(begun, questions)
     if not isinstance(verdicts, (list, tuple)) or len(verdicts) != len(questions):
-        raise BadGrader(f"`grade_group` gives a list with a verdict for each of {len(questions)} answers, not {verdicts!r}")
+        many = len(questions)
+        raise BadGrader(f"`grade_group` gives a list with a verdict for each of {many} answers, not {verdicts!r}")
     return [_checked(grader, verdict) for verdict in verdicts]
 
 
 def _checked(grader: ModuleType, verdict: Any) -> Verdict:
+    by = "`grade_group`" if _compares(grader) else "`grade`"
     if not isinstance(verdict, Verdict):
-        name = "a verdict of `grade_group` is" if _compares(grader) else "`grade` gives"
         raise BadGrader(
-            f"{name} `correct(…)`, `reward(…)`, `in_parts(…)` or `unscorable(…)`, not {verdict!r}"
+            f"{by} gives `correct(…)`, `reward(…)`, `in_parts(…)` or `unscorable(…)`, not {verdict!r}"
         )
     if verdict.parts is not None and sorted(verdict.parts) != sorted(_parts(grader)):
         has, gives = (", ".join(sorted(names)) or "none" for names in (_parts(grader), verdict.parts))
-        raise BadGrader(f"`parts` names {has}, and a verdict gives {gives}" if _compares(grader) else f"`parts` names {has}, and `grade` gives {gives}")
+        raise BadGrader(f"`parts` names {has}, and {by} gives {gives}")
     return verdict
 
 
