@@ -35,8 +35,8 @@ pub struct Decode<'a> {
 
 /// The result of reading a prompt.
 pub struct Prefix {
-    /// Keys and values of each block, `[1, K, T, E]` each.
-    pub blocks: Vec<(Tensor, Tensor)>,
+    /// Keys of the first block, its values, keys of the second block, and so on: `[2 blocks, K, T, E]`.
+    pub caches: Tensor,
     /// Tokens of the prompt.
     pub tokens: usize,
     /// Logits of the next token, `[V]`.
@@ -172,24 +172,28 @@ impl Decode<'_> {
         }
         let tokens = Tensor::from_vec(tokens, (prompts.len(), longest), &device)?;
         let way = PassTokens::new(self.learning, self.weights, longest, &device)?;
-        let own = |all: &Tensor, i: usize| all.narrow(0, i, 1)?.narrow(2, 0, prompts[i].len())?.contiguous();
 
-        let mut x = decoder.embed(&tokens)?;
-        let mut blocks: Vec<Vec<(Tensor, Tensor)>> = prompts.iter().map(|_| Vec::new()).collect();
-        for layer in 0..self.weights.shape.layers {
+        let (mut x, shape) = (decoder.embed(&tokens)?, &self.weights.shape);
+        // One tensor for all blocks, so that a prompt's part is copied at once: many short prompts would
+        // otherwise take longer to copy, a launch for each block, than to read.
+        let dims = (2 * shape.layers, prompts.len(), shape.kv_heads, longest, shape.head);
+        let caches = Tensor::zeros(dims, x.dtype(), &device)?;
+        for layer in 0..shape.layers {
             let made = self.learning.block(self.weights, layer, &x, &way, false)?;
-            for (i, blocks) in blocks.iter_mut().enumerate() {
-                blocks.push((own(&made.cache.0, i)?, own(&made.cache.1, i)?));
+            for (i, cache) in [made.cache.0, made.cache.1].iter().enumerate() {
+                caches.slice_set(&cache.contiguous()?.unsqueeze(0)?, 0, 2 * layer + i)?;
             }
             x = made.stream;
         }
+        let own = |i: usize| caches.narrow(1, i, 1)?.narrow(3, 0, prompts[i].len())?.squeeze(1)?.contiguous();
         let last: Vec<u32> =
             prompts.iter().enumerate().map(|(i, p)| (i * longest + p.len() - 1) as u32).collect();
         let last = Tensor::from_vec(last, prompts.len(), &device)?;
         let logits = logits(&decoder, &x.flatten(0, 1)?.index_select(&last, 0)?)?;
-        let prefix =
-            |(i, blocks): (usize, _)| Ok(Prefix { blocks, tokens: prompts[i].len(), logits: logits.get(i)? });
-        blocks.into_iter().enumerate().map(prefix).collect()
+        let prefix = |i: usize| {
+            Ok(Prefix { caches: own(i)?, tokens: prompts[i].len(), logits: logits.get(i)? })
+        };
+        (0..prompts.len()).map(prefix).collect()
     }
 }
 

@@ -57,7 +57,7 @@ pub struct Fused<'a, M: Recorder> {
     batch: Vec<usize>,
     /// Addresses in [`Workspace::prompts`], and the buffers that keep them valid, for each slot.
     addresses: Vec<u64>,
-    lent: Vec<Vec<DeviceBuffer>>,
+    lent: Vec<Option<[DeviceBuffer; 2]>>,
     /// Slots for which a token was drawn from their prompt's logits since the last inspection.
     fresh: Vec<usize>,
     /// Whether the kernels' state is older than the host's.
@@ -97,7 +97,7 @@ impl<'a, M: Recorder> Fused<'a, M> {
             workspace: Workspace::new(machine, kind, shape, stops.tokens(), slots, stride + 1)?,
             batch: Vec::new(),
             addresses: vec![0; 2 * shape.layers * slots],
-            lent: vec![Vec::new(); slots],
+            lent: vec![None; slots],
             fresh: Vec::new(),
             stale: true,
             script: Script::Not,
@@ -199,17 +199,17 @@ impl<M: Recorder> Steps for Fused<'_, M> {
             let buffers = match last {
                 Some((known, slot)) if known == prefix => self.lent[slot].clone(),
                 _ => {
-                    let tensors = row.prefix.blocks.iter().flat_map(|(keys, values)| [keys, values]);
-                    let tensors = tensors.chain([&row.prefix.logits]);
-                    tensors.map(|tensor| self.machine.lend(tensor)).collect::<Result<Vec<_>, _>>()?
+                    let [caches, logits] = [&row.prefix.caches, &row.prefix.logits];
+                    Some([self.machine.lend(caches)?, self.machine.lend(logits)?])
                 }
             };
-            let (logits, blocks) = buffers.split_last().map_or((0, &[][..]), |(l, blocks)| (l.at, blocks));
+            let Some([caches, logits]) = &buffers else { continue };
+            let cache = self.shape.kv_heads * row.prefix.tokens * self.shape.head * self.kind.size();
             let addresses = self.addresses.chunks_exact_mut(2 * self.shape.layers).nth(*slot);
-            for (address, buffer) in addresses.into_iter().flatten().zip(blocks) {
-                *address = buffer.at;
+            for (i, address) in addresses.into_iter().flatten().enumerate() {
+                *address = caches.at + (i * cache) as u64;
             }
-            sources.push(logits);
+            sources.push(logits.at);
             self.lent[*slot] = buffers;
             last = Some((prefix, *slot));
         }

@@ -39,9 +39,8 @@ impl Steps for Plain<'_> {
     fn begin(&mut self, owners: &mut [Option<Active>], slots: &[usize]) -> Result<(), ModelError> {
         for slot in slots {
             let Some(row) = &mut owners[*slot] else { continue };
-            for ((keys, values), (k, v)) in self.blocks.iter().zip(&row.prefix.blocks) {
-                keys.narrow(0, *slot, 1)?.slice_set(k, 2, 0)?;
-                values.narrow(0, *slot, 1)?.slice_set(v, 2, 0)?;
+            for (i, cache) in self.blocks.iter().flat_map(|(keys, values)| [keys, values]).enumerate() {
+                cache.narrow(0, *slot, 1)?.slice_set(&row.prefix.caches.narrow(0, i, 1)?, 2, 0)?;
             }
             let mut logits = row.prefix.logits.to_dtype(DType::F32)?.to_vec1()?;
             row.draft.cool(&mut logits);
