@@ -190,9 +190,8 @@ impl Decode<'_> {
             prompts.iter().enumerate().map(|(i, p)| (i * longest + p.len() - 1) as u32).collect();
         let last = Tensor::from_vec(last, prompts.len(), &device)?;
         let logits = logits(&decoder, &x.flatten(0, 1)?.index_select(&last, 0)?)?;
-        let prefix = |i: usize| {
-            Ok(Prefix { caches: own(i)?, tokens: prompts[i].len(), logits: logits.get(i)? })
-        };
+        let prefix =
+            |i: usize| Ok(Prefix { caches: own(i)?, tokens: prompts[i].len(), logits: logits.get(i)? });
         (0..prompts.len()).map(prefix).collect()
     }
 }
