@@ -81,12 +81,18 @@ COLUMNS = """
 """
 
 
-def by_level(component: Path) -> None:
-    """A component of 0.2 that samples the prompt with the lowest level, made by the program."""
+def guest_0_2(component: Path, name: str, describe: str) -> str:
+    """A guest of contract 0.2 with this in its `describe`, made by the program."""
     folder, text = ROOT / "tests/guests/0.2", component.with_suffix(".wat")
-    whole = (folder / "frame.wat").read_text().replace(";; DESCRIBE", COLUMNS)
-    text.write_text(whole.replace(";; DECIDE", (folder / "by_level.wat").read_text()))
+    whole = (folder / "frame.wat").read_text().replace(";; DESCRIBE", describe)
+    text.write_text(whole.replace(";; DECIDE", (folder / f"{name}.wat").read_text()))
     program("build", text, "--out", component)
+    return str(component)
+
+
+def needs(which: int) -> str:
+    """In the `describe` of a guest of contract 0.2: its needs, 2 for `replay` and 4 for `sampling`."""
+    return f"(i32.store8 offset=48 (local.get $d) (i32.const {which}))"
 
 
 def drive(allocator: allot.Allocator, stop: int | None = None) -> list[list[allot.Learn]]:
@@ -437,7 +443,7 @@ class Runs(Raises):
     def test_a_policy_is_told_the_columns_that_a_trainer_gives(self):
         with tempfile.TemporaryDirectory() as scratch:
             component = Path(scratch) / "guest.wasm"
-            by_level(component)
+            guest_0_2(component, "by_level", COLUMNS)
             self.assertEqual(allot.Policy(str(component)).describe()["columns"], ["level", "length"])
             levels = [(7 * i) % 40 for i in range(40)]
 
@@ -481,6 +487,64 @@ class Runs(Raises):
             plan = alone.decide(VIEW)
             self.assertEqual(plan["action"]["sample"][0]["prompt"], min(range(16), key=lambda i: levels[i]))
 
+    def test_a_request_says_how_its_rollouts_are_sampled(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            varies = guest_0_2(Path(scratch) / "guest.wasm", "varies", needs(4))
+            wide = {"temperature": [0.5, 1.5], "least_tokens": 20}
+            allocator = small(varies, longest=60, requests=wide, record=f"{scratch}/run")
+            own, other = allocator.next().draws
+            self.assertEqual(own.sampling, allot.Sampling(temperature=0.5, max_tokens=40))
+            self.assertIsNone(other.sampling)
+            rollout = lambda tokens: allot.Rollout(1.0, tokens, True)  # noqa: E731
+            with self.assertRaises(allot.Error) as raised:
+                allocator.sampled([rollout(41)] * 3 + [rollout(60)] * 3)
+            self.assertIn("has 41 tokens, and 40 is the longest", raised.exception.what)
+            allocator.sampled([rollout(40)] * 3 + [rollout(60)] * 3)
+            self.assertEqual(len(allocator.next().rollouts), 6)
+            # The budget of tokens holds back what the request can have at most, not what any rollout can.
+            self.assertEqual(allocator.spent["run_tokens"], 3 * 40 + 3 * 60)
+            told = [group["sampling"] for group in allocator.groups if group.get("sampling")]
+            self.assertEqual(told[0][0], {"temperature": 0.5, "max_tokens": 40})
+            program("replay", f"{scratch}/run", varies)
+            self.raises(
+                allot.PolicyFault,
+                "policy `guest` needs `sampling`, which this run does not provide",
+                "`requests=` in a trainer in Python",
+                small, varies, longest=60,
+            )  # fmt: skip
+            for requests, what, hint in [
+                ({"temperature": [1.2, 1.5]}, "`requests.temperature` is [1.2, 1.5]", "the run's `temperature`, 1, between"),
+                ({"least_tokens": 61}, "`requests.least_tokens` is 61", "it is from 1 to `longest`, 60"),
+            ]:
+                self.raises(allot.Error, what, hint, small, varies, longest=60, requests=requests)
+            narrow = small(varies, longest=60, requests={"least_tokens": 20})
+            with self.assertRaises(allot.BrokenRule):
+                narrow.next()
+
+    def test_a_policy_learns_from_rollouts_again(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            replays = guest_0_2(Path(scratch) / "guest.wasm", "replays", needs(2))
+            allocator = small(replays, record=f"{scratch}/run")
+            first, second = drive(allocator)[:2]
+            again = {learn.id for learn in first} & {learn.id for learn in second}
+            self.assertTrue(again)
+            for learn in second:
+                self.assertEqual(learn.age, int(learn.id in again))
+                self.assertTrue(learn.answer.startswith(f"{learn.prompt}:"), learn)
+            program("replay", f"{scratch}/run", replays)
+            self.raises(
+                allot.PolicyFault,
+                "policy `guest` needs `replay`, which this run does not provide",
+                "this trainer in Python discards what it has trained on",
+                small, replays, replay=False,
+            )  # fmt: skip
+
+            # A state has the answers that are learned from again.
+            cut, resumed = small(replays), small(replays)
+            drive(cut, stop=1)
+            resumed.load_state_dict(pickle.loads(pickle.dumps(cut.state_dict())))
+            self.assertEqual(drive(resumed)[0], second)
+
     def test_a_policy_is_told_what_tokens_take(self):
         with tempfile.TemporaryDirectory() as scratch:
             twice = {"mini_batch": 8, "passes": 2}
@@ -505,6 +569,7 @@ class Runs(Raises):
     def test_numbers_that_make_no_run(self):
         for more, what in [
             ({"parameters": 0}, "`parameters` is 0; it is at least 1"),
+            ({"temperature": -1.0}, "`temperature` is -1; it is finite and not negative"),
             ({"steps": 0}, "`steps` is 0; it is at least 1"),
             ({"budget": {"rollouts": 0}}, "`budget.rollouts` is 0; it is at least 1"),
             ({"advantage": {"epsilon": -1.0}}, "`advantage.epsilon` is -1; it is finite and not negative"),

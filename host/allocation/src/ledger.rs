@@ -82,7 +82,7 @@ pub type NextRollouts = (u32, u32);
 
 impl GrantLine {
     /// Returns the length limit of this line's answers, in tokens, in a run with the limit `run`.
-    fn longest(&self, run: u32) -> u32 {
+    pub fn longest(&self, run: u32) -> u32 {
         self.sampling.map_or(run, |own| own.max_tokens.min(run))
     }
 

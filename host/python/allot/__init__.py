@@ -6,7 +6,7 @@ A policy is a WebAssembly component, the same file that the program `allot` runs
 """
 
 from ._allot import CONTRACT, VERSION, Policy, calls, shipped
-from .allocator import Allocator, Draw, Learn, Over, Rollout, Sample, Train
+from .allocator import Allocator, Draw, Learn, Over, Rollout, Sample, Sampling, Train
 from .errors import BrokenRule, Error, LoadError, PolicyFault
 from .reports import Report, report
 
@@ -26,6 +26,7 @@ __all__ = [
     "Report",
     "Rollout",
     "Sample",
+    "Sampling",
     "Train",
     "calls",
     "report",

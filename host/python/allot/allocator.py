@@ -27,6 +27,15 @@ logger = logging.getLogger("allot.allocator")
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """How to sample rollouts, where the policy chose it: `requests` of the run."""
+
+    temperature: float
+    #: The longest answer, in tokens.
+    max_tokens: int
+
+
+@dataclass(frozen=True)
 class Draw:
     """Rollouts of one prompt to sample."""
 
@@ -34,6 +43,8 @@ class Draw:
     count: int
     #: A seed for each, from prompt, weights and position: runs with the same seed that use them are paired.
     seeds: list[int]
+    #: How to sample them; None for the run's own way.
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,9 @@ class Allocator:
         signals: Sequence[str] = (),
         update: Mapping[str, int] | None = None,
         columns: Mapping[str, Sequence[Any]] | Callable[[str], Sequence[Any]] | None = None,
+        temperature: float = 1.0,
+        requests: Mapping[str, Any] | None = None,
+        replay: bool = True,
         parameters: int | None = None,
         record: str | PathLike[str] | None = None,
         engine: str = "python",
@@ -132,7 +146,10 @@ class Allocator:
         trainer updates, {"mini_batch": rollouts in an optimizer step, "passes": passes over a batch}, if it lets a
         policy change that: it then does as `Train.update` says. `columns` are those of the data set that a policy may
         ask for: by name, for each prompt a number, a word or a list of numbers; or a function that gives a column by
-        its name. `parameters` are those of the model that compute a token (of experts the active ones), for policies
+        its name. `temperature` is the run's own. `requests` says what a policy may choose for the rollouts that it asks
+        for, {"temperature": [lowest, highest], "least_tokens": smallest length limit}, either or both, if the trainer
+        samples as `Draw.sampling` says. `replay` says whether the trainer can train on a rollout again after an update on
+        it, which it gets as any other, with its answer. `parameters` are those of the model that compute a token (of experts the active ones), for policies
         that weigh what sampling costs against learning: 2 operations for each and a token read or generated, 6 for one
         learned from in each pass, its prompt's included.
         """
@@ -143,6 +160,8 @@ class Allocator:
             raise Error("`settings` are given beside a policy that has its own", "give them to Policy(…)")
         #: The maximum length of an answer, in tokens.
         self.longest = longest
+        #: The run's sampling temperature, and what a policy may choose by request.
+        self.temperature, self.requests = float(temperature), dict(requests) if requests else None
         #: The signals that the policy needs for each rollout.
         self.signals: list[str] = self.policy.describe()["signals"]
         self._answers: dict[int, Any] = {}
@@ -167,6 +186,9 @@ class Allocator:
                 "signals": list(signals),
                 "update": None if update is None else dict(update),
                 "columns": self._wanted(columns or {}),
+                "temperature": self.temperature,
+                "requests": self.requests,
+                "replay": replay,
                 "parameters": None if parameters is None else int(parameters),
                 "engine": engine,
                 "training": training,
@@ -196,7 +218,7 @@ class Allocator:
         if order["kind"] == "over":
             return Over(order["reason"])
         if order["kind"] == "sample":
-            draws = [Draw(**draw) for draw in order["draws"]]
+            draws = [_draw(**draw) for draw in order["draws"]]
             sample = Sample(order["step"], order["round"], draws, order["asked"])
             self._tell_if_clipped(sample)
             return sample
@@ -302,6 +324,12 @@ class Allocator:
         self._native.load(state["run"])
         self._answers = dict(state["answers"])
         self._picked = []
+
+
+def _draw(sampling: Mapping[str, Any] | None, **draw: Any) -> Draw:
+    if sampling is None:
+        return Draw(**draw)
+    return Draw(**draw, sampling=Sampling(sampling["temperature"], sampling["max_tokens"]))
 
 
 def _plain(values: Any) -> Any:

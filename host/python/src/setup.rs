@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use allot_allocation::advantage::Scale;
-use allot_allocation::{Ceilings, Geometry, LENGTH, Limits, Need, Order, Run, Terms, TokenCosts, Value};
+use allot_allocation::{
+    Ceilings, Geometry, LENGTH, Limits, Need, Order, Run, SamplerRange, SamplerSettings, Terms, TokenCosts,
+    Value,
+};
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
@@ -30,6 +33,12 @@ pub struct Setup {
     pub columns: Given,
     /// The length limit of an answer, in tokens.
     pub longest: u32,
+    /// The sampling temperature.
+    pub temperature: f32,
+    /// What a request may choose, if the trainer samples as requests say.
+    pub requests: Option<Requests>,
+    /// Whether the trainer can train on a rollout again, after an update on it.
+    pub replay: bool,
     pub budget: Budget,
     pub advantage: Scale,
     /// Signals that the trainer measures.
@@ -55,6 +64,16 @@ pub struct Budget {
     tokens: Option<u64>,
     step_rollouts: Option<u32>,
     rounds: u32,
+}
+
+/// What a request may choose, as in a config's `[requests]`.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requests {
+    /// The lowest and the highest temperature; none for the run's own.
+    temperature: Option<[f32; 2]>,
+    /// The smallest length limit, in tokens; none for the run's own.
+    least_tokens: Option<u32>,
 }
 
 impl Default for Budget {
@@ -96,7 +115,16 @@ impl Setup {
             let what = format!("`advantage.epsilon` is {epsilon}; it is finite and not negative");
             return Err(Exception::new(what));
         }
-        Ok(())
+        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
+            let what = format!("`temperature` is {}; it is finite and not negative", self.temperature);
+            return Err(Exception::new(what));
+        }
+        self.requests.map_or(Ok(()), |requests| requests.check(self.sampling()))
+    }
+
+    /// Returns the settings of rollouts whose request chooses none.
+    fn sampling(&self) -> SamplerSettings {
+        SamplerSettings { temperature: self.temperature, max_tokens: self.longest, max_turns: 1 }
     }
 
     /// Returns the terms of sampling and training, as far as the trainer gives them.
@@ -105,7 +133,11 @@ impl Setup {
         let columns = columns::wanted(wanted, &self.columns, Some(&self.lengths), self.lengths.len() as u32)?;
         let (mut needs, update) = (vec![Need::AnyPrompt, Need::Stopping], self.update);
         needs.extend(update.map(|_| Need::Updating));
-        let terms = Terms { max_tokens: self.longest, needs, columns, ..Terms::default() };
+        needs.extend(self.requests.map(|_| Need::Sampling));
+        needs.extend(self.replay.then_some(Need::Replay));
+        let (max_tokens, temperature) = (self.longest, self.temperature);
+        let requests = self.requests.map(|requests| requests.range(self.sampling()));
+        let terms = Terms { max_tokens, temperature, requests, needs, columns, ..Terms::default() };
         let update = update.unwrap_or(terms.update);
         let costs =
             self.parameters.map(|n| TokenCosts::of_parameters(n, update.passes, &self.lengths, self.longest));
@@ -163,5 +195,36 @@ impl Setup {
             training: self.training.clone(),
             world: None,
         })
+    }
+}
+
+impl Requests {
+    /// Returns the range that a request may choose from, for these settings of the run.
+    fn range(self, run: SamplerSettings) -> SamplerRange {
+        let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
+        let max_tokens = self.least_tokens.unwrap_or(run.max_tokens);
+        SamplerRange {
+            least: SamplerSettings { temperature: lowest, max_tokens, ..run },
+            most: SamplerSettings { temperature: highest, ..run },
+        }
+    }
+
+    /// Checks that the run's own settings are within the range.
+    fn check(self, run: SamplerSettings) -> Result<()> {
+        let SamplerRange { least, most } = self.range(run);
+        let (low, high, own) = (least.temperature, most.temperature, run.temperature);
+        if !(low > 0.0 && high.is_finite() && (low..=high).contains(&own)) {
+            let what = format!("`requests.temperature` is [{low}, {high}]");
+            let hint = format!(
+                "give the lowest, above 0, and the highest, with the run's `temperature`, {own}, between"
+            );
+            return Err(Exception::new(what).hint(hint));
+        }
+        if !(1..=most.max_tokens).contains(&least.max_tokens) {
+            let (least, most) = (least.max_tokens, most.max_tokens);
+            let what = format!("`requests.least_tokens` is {least}");
+            return Err(Exception::new(what).hint(format!("it is from 1 to `longest`, {most}")));
+        }
+        Ok(())
     }
 }

@@ -330,11 +330,11 @@ impl Fault {
                 Some("set `update.by_policy = true`, or `update=` in a trainer in Python")
             }
             Self::Lacking(Need::Sampling) => Some(
-                "set in `[requests]` what requests may choose; a trainer in Python does not support this yet",
+                "set in `[requests]` what requests may choose, or `requests=` in a trainer in Python that samples so",
             ),
-            Self::Lacking(Need::Replay) => {
-                Some("use `allot train` or `simulate`: a trainer in Python discards what it has trained on")
-            }
+            Self::Lacking(Need::Replay) => Some(
+                "use `allot train` or `simulate`: this trainer in Python discards what it has trained on",
+            ),
             Self::Lacking(Need::Turns) => {
                 Some("make rollouts episodes, with a section [environment]; a trainer in Python has none")
             }

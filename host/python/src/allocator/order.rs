@@ -1,6 +1,6 @@
 //! A trainer's orders: sample, train or stop.
 
-use allot_allocation::{Geometry, PromptId};
+use allot_allocation::{Geometry, PromptId, SamplerSettings};
 use allot_loop::Learned;
 use serde::Serialize;
 
@@ -35,4 +35,6 @@ pub struct Draw {
     pub count: u32,
     /// The seed of each rollout, so that runs with the same seed are paired.
     pub seeds: Vec<u64>,
+    /// How to sample them; none for the run's own way.
+    pub sampling: Option<SamplerSettings>,
 }

@@ -25,16 +25,18 @@ impl Told {
         signals: usize,
         longest: u32,
     ) -> Result<Vec<Outcome>> {
-        let positions: Vec<(PromptId, u32)> =
-            granted.iter().flat_map(|line| (0..line.count).map(|i| (line.prompt, line.first + i))).collect();
+        let positions: Vec<(PromptId, u32, u32)> = granted
+            .iter()
+            .flat_map(|line| (0..line.count).map(|i| (line.prompt, line.first + i, line.longest(longest))))
+            .collect();
         if told.len() != positions.len() {
             let (n, granted) = (told.len(), positions.len());
             let what = format!("{n} rollouts were handed in, and {granted} were granted");
             return Err(Exception::new(what)
                 .hint("give one for each, draw by draw; a reward of None is one that could not be scored"));
         }
-        for ((prompt, _), one) in positions.iter().zip(&told) {
-            if one.tokens > longest {
+        for ((prompt, _, longest), one) in positions.iter().zip(&told) {
+            if one.tokens > *longest {
                 let tokens = one.tokens;
                 let what = format!(
                     "a rollout of prompt `{prompt}` has {tokens} tokens, and {longest} is the longest"
@@ -51,7 +53,7 @@ impl Told {
         Ok(positions
             .iter()
             .zip(told)
-            .map(|((prompt, position), one)| Outcome {
+            .map(|((prompt, position, _), one)| Outcome {
                 turns: Vec::new(),
                 stopped: None,
                 start: None,

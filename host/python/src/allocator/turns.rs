@@ -69,7 +69,8 @@ impl Allocator {
         let (of, version) = (self.of.seed, self.run.state.version);
         let draw = |line: &GrantLine| {
             let seed = |i| seed::rollout(of, line.prompt, version, line.first + i);
-            Draw { prompt: line.prompt, count: line.count, seeds: (0..line.count).map(seed).collect() }
+            let GrantLine { prompt, count, sampling, .. } = *line;
+            Draw { prompt, count, seeds: (0..count).map(seed).collect(), sampling }
         };
         let draws = grant.lines().iter().map(draw).collect();
         Order::Sample { step: round.step, round: round.round, draws, asked: self.asked }
