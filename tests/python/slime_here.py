@@ -13,6 +13,7 @@ import sys
 import types
 import unittest
 from argparse import Namespace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,7 +28,8 @@ if find_spec("sglang") is None:
     sys.path.append(str(WITHOUT_GPU))
     here = [str(WITHOUT_GPU), str(WITHOUT_GPU.parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, here))
-if find_spec("megatron") is None:
+    import_module("sglang")
+if "megatron" not in sys.modules and find_spec("megatron") is None:
     mpu = types.ModuleType("megatron.core.mpu")
     mpu.get_context_parallel_world_size = lambda: 1
     core, megatron = types.ModuleType("megatron.core"), types.ModuleType("megatron")

@@ -16,7 +16,7 @@ from .allocator import Allocator
 from .errors import Error
 
 #: Versions that the adapter's tests have passed with.
-TRIED = ("0.3.0", "0.3.1")
+TRIED = ("0.3.1",)
 
 #: slime's estimators that take a rollout's reward, as it was post-processed, for the advantage of its tokens.
 ESTIMATORS = ("grpo", "gspo", "cispo")

@@ -1,4 +1,4 @@
-"""Stands in for SGLang where it is not installed: slime's process for rollouts imports names of it that tests do not use."""
+"""Stands in for SGLang and its router where they are not installed: slime imports names of them that tests do not use."""
 
 from __future__ import annotations
 
