@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import random
 import sys
 import types
 import unittest
 from argparse import Namespace
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,28 +22,42 @@ from recorded import ROOT
 if find_spec("slime") is None:
     raise unittest.SkipTest("no slime here")
 
-#: For processes that Ray starts, too.
+#: What stands in for SGLang, for processes that Ray starts, too.
 WITHOUT_GPU = Path(__file__).parent / "without_gpu"
-if find_spec("sglang") is None:
-    sys.path.append(str(WITHOUT_GPU))
-    here = [str(WITHOUT_GPU), str(WITHOUT_GPU.parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, here))
-    import_module("sglang")
-if "megatron" not in sys.modules and find_spec("megatron") is None:
-    mpu = types.ModuleType("megatron.core.mpu")
-    mpu.get_context_parallel_world_size = lambda: 1
-    core, megatron = types.ModuleType("megatron.core"), types.ModuleType("megatron")
-    core.mpu = megatron.mpu = mpu
-    megatron.core = core
-    sys.modules |= {"megatron": megatron, "megatron.core": core, "megatron.core.mpu": mpu}
 
-import torch
-from allot.slime import AllocatedSource
-from slime.backends.megatron_utils.cp_utils import get_sum_of_sample_mean
-from slime.ray.rollout import RolloutManager
-from slime.utils.dp_schedule import build_dp_schedule
-from slime.utils.misc import load_function
-from slime.utils.types import Sample
+
+@contextmanager
+def stand_ins():
+    """What slime imports and tests do not use, only as long as slime is imported: other trainers look whether it is there."""
+    before = set(sys.modules)
+    if find_spec("sglang") is None:
+        sys.path.append(str(WITHOUT_GPU))
+        import_module("sglang")
+    if find_spec("megatron") is None:
+        mpu = types.ModuleType("megatron.core.mpu")
+        mpu.get_context_parallel_world_size = lambda: 1
+        core, megatron = types.ModuleType("megatron.core"), types.ModuleType("megatron")
+        core.mpu = megatron.mpu = mpu
+        megatron.core = core
+        sys.modules |= {"megatron": megatron, "megatron.core": core, "megatron.core.mpu": mpu}
+    yield
+    if str(WITHOUT_GPU) in sys.path:
+        sys.path.remove(str(WITHOUT_GPU))
+        sys.meta_path.remove(sys.modules["sglang"].FINDER)
+    for name in set(sys.modules) - before:
+        if name.split(".")[0] in ("sglang", "sglang_router", "megatron"):
+            del sys.modules[name]
+
+
+with stand_ins():
+    import slime.utils.arguments  # noqa: F401
+    import torch
+    from allot.slime import AllocatedSource
+    from slime.backends.megatron_utils.cp_utils import get_sum_of_sample_mean
+    from slime.ray.rollout import RolloutManager
+    from slime.utils.dp_schedule import build_dp_schedule
+    from slime.utils.misc import load_function
+    from slime.utils.types import Sample
 
 #: Seeds that were sampled with.
 SEEN: list[int] = []

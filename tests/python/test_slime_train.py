@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import tempfile
 import unittest
 from argparse import Namespace
+from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
+
+if find_spec("slime") is None:
+    raise unittest.SkipTest("no slime here")
 
 import ray
 import slime
-import slime_here  # noqa: F401
+import slime_here
 from allot import slime_train
 from recorded import allot as program
 from recorded import lines
@@ -66,6 +72,11 @@ def trained(args: Namespace, start: int = 0) -> tuple[Training, str]:
 class End(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        # Its processes import slime as this one did, and the function that samples.
+        found = [str(slime_here.WITHOUT_GPU), str(slime_here.WITHOUT_GPU.parent), os.environ.get("PYTHONPATH", "")]
+        path = mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, found)))
+        path.start()
+        cls.addClassCleanup(path.stop)
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         cls.addClassCleanup(ray.shutdown)
 

@@ -31,4 +31,5 @@ class Finder(MetaPathFinder, Loader):
         pass
 
 
-sys.meta_path.append(Finder())
+FINDER = Finder()
+sys.meta_path.append(FINDER)
