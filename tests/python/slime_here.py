@@ -1,6 +1,7 @@
-"""slime on a CPU, for the tests of its adapter: its process for rollouts, its loss's reducer, and a function that samples.
+"""slime on a CPU, for its adapter's tests: its process for rollouts, its loss's reducer, and functions that sample.
 
-Needs a checkout of slime on PYTHONPATH, with its requirements but without SGLang and Megatron; tests are skipped without it.
+Needs a checkout of slime on PYTHONPATH, with its requirements but without SGLang and Megatron; tests are skipped
+without it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WITHOUT_GPU = Path(__file__).parent / "without_gpu"
 
 @contextmanager
 def stand_ins():
-    """What slime imports and tests do not use, only as long as slime is imported: other trainers look whether it is there."""
+    """What slime imports and tests do not use. It is gone again later: other trainers look whether it is there."""
     before = set(sys.modules)
     if find_spec("sglang") is None:
         sys.path.append(str(WITHOUT_GPU))
@@ -80,7 +81,7 @@ async def generate(args, sample, sampling_params):
 
 
 async def several(args, sample, sampling_params):
-    """An agent that loses its history twice at most: a rollout of one to three rows, some of whose tokens are of a tool."""
+    """An agent that loses its history twice at most: one to three rows, with tokens of a tool in between."""
     first = await generate(args, sample, sampling_params)
     chance = random.Random(sampling_params["sampling_seed"] + 1)
     rows = []
@@ -98,7 +99,9 @@ async def several(args, sample, sampling_params):
 
 async def compare(args, samples, **_):
     """Who has the largest token is right; one that is too short can't be judged."""
-    COMPARED.append([(s.group_index, s.index) if isinstance(s, Sample) else [r.index for r in s] for s in samples])
+    COMPARED.append(
+        [(s.group_index, s.index) if isinstance(s, Sample) else [r.index for r in s] for s in samples]
+    )
     last = [(s if isinstance(s, Sample) else s[-1]).tokens[3:] for s in samples]
     return [None if len(tokens) < 2 else float(max(tokens) == max(map(max, last))) for tokens in last]
 
@@ -207,5 +210,7 @@ class Slime:
         total = [len(data["tokens"][i]) for i in rows]
         tokens = [data["rewards"][i] * torch.tensor(worth[i], dtype=torch.float64) for i in rows]
         reduced = get_sum_of_sample_mean(total, lengths, masks, sums, by_tokens)(torch.cat(tokens)).item()
-        divided = sum(max(mask.sum().item(), 1) for mask in masks) if by_tokens else self.args.global_batch_size
+        divided = (
+            sum(max(mask.sum().item(), 1) for mask in masks) if by_tokens else self.args.global_batch_size
+        )
         return reduced / divided

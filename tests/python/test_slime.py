@@ -84,7 +84,8 @@ class Adapter(unittest.TestCase):
                 again.source.load(2)
                 self.assertEqual(first + self.seen(again, range(3, 6)), expected)
                 records = [
-                    (Path(self.folder) / f"{generate}-{name}" / "record.jsonl").read_bytes() for name in ("whole", "cut")
+                    (Path(self.folder) / f"{generate}-{name}" / "record.jsonl").read_bytes()
+                    for name in ("whole", "cut")
                 ]
                 self.assertEqual(*records)
 
@@ -103,7 +104,9 @@ class Adapter(unittest.TestCase):
         with self.assertRaises(allot.Error) as raised:
             again.source.load(0)
         path = f"{self.folder}/rollout/allot_0.pt"
-        self.assertEqual(raised.exception.what, f"the checkpoint `{path}` is from a run with another data set")
+        self.assertEqual(
+            raised.exception.what, f"the checkpoint `{path}` is from a run with another data set"
+        )
         self.assertIn("--prompt-data", raised.exception.hint)
 
     def test_a_record_is_not_written_over(self):

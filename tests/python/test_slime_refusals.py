@@ -62,7 +62,11 @@ class Refusals(unittest.TestCase):
         self.refused(what, "take a multiple of 12", actor_num_gpus_per_node=3)
         more = {"actor_num_nodes": 2, "actor_num_gpus_per_node": 12, "tensor_model_parallel_size": 2}
         what = "--global-batch-size 8 can't be divided over 6 data-parallel ranks"
-        more |= {"context_parallel_size": 2, "use_dynamic_batch_size": True, "pipeline_model_parallel_size": 1}
+        more |= {
+            "context_parallel_size": 2,
+            "use_dynamic_batch_size": True,
+            "pipeline_model_parallel_size": 1,
+        }
         self.refused(what, "take a multiple of 6", **more)
         AllocatedSource(arguments(self.folder, global_batch_size=12, **more))
         more |= {"pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2}
@@ -78,6 +82,14 @@ class Refusals(unittest.TestCase):
         what = "`row_rewards` is `mean` in the section `allot`"
         self.refused(what, "same, sum, last", allot={**given, "row_rewards": "mean"})
 
+    def test_a_column_that_is_not_there(self):
+        args = arguments(self.folder, allot={"policy": "adarft", "settings": {}})
+        with self.assertRaises(allot.Error) as raised:
+            AllocatedSource(args)
+        what = "the policy wants the column `difficulty`, which prompt 0 does not have in its metadata"
+        self.assertEqual(raised.exception.what, what)
+        self.assertIn("--metadata-key", raised.exception.hint)
+
     def test_a_version_that_was_not_tried(self):
         fake = Path(self.folder) / "slime/__init__.py"
         (Path(self.folder) / "setup.py").write_text('setup(\n    name="slime",\n    version="0.9.0",\n)\n')
@@ -86,11 +98,15 @@ class Refusals(unittest.TestCase):
             AllocatedSource(arguments(self.folder, allot={"untried": True}))
             (Path(self.folder) / "setup.py").unlink()
             what = "this slime, which has no version, was not tried"
-            with mock.patch.object(slime_checks.metadata, "version", side_effect=slime_checks.metadata.PackageNotFoundError):
+            with mock.patch.object(
+                slime_checks.metadata, "version", side_effect=slime_checks.metadata.PackageNotFoundError
+            ):
                 self.refused(what, "take 0.3.1")
 
     def test_a_loop_that_it_can_t_follow(self):
-        started = "it was not started by `python -m allot.slime_train train.py …`, which ends it with the budget"
+        started = (
+            "it was not started by `python -m allot.slime_train train.py …`, which ends it with the budget"
+        )
         self.refused(started, "`train_async.py` can't be followed", allot_ends=False)
         for path, what in [
             ("slime/train_async.py", "asks for a batch before the update on the last one"),

@@ -91,7 +91,9 @@ class Rows(unittest.TestCase):
             for learn in picked.values():
                 masks = [m for row in learn.answer for m in row.loss_mask]
                 values = [w for row in learn.answer for w in worth(row, row.response_length)]
-                means.append(learn.advantage * sum(m * w for m, w in zip(masks, values, strict=True)) / sum(masks))
+                means.append(
+                    learn.advantage * sum(m * w for m, w in zip(masks, values, strict=True)) / sum(masks)
+                )
             self.assertAlmostEqual(loss, sum(means) / len(means), places=6)
 
     def test_with_a_loss_by_tokens_it_is_the_mean_over_a_step_s_tokens(self):
@@ -143,17 +145,26 @@ class Rows(unittest.TestCase):
         self.assertIn("rows of a rollout have different rewards: 1, 2", raised.exception.what)
         self.assertIn("row_rewards: sum", raised.exception.hint)
         for how, expected in [("sum", lambda n: n * (n + 1) / 2), ("last", float)]:
-            more["allot"] = {"longest": 30, "row_rewards": how, "correct_above": 1.5, "record": f"{self.folder}/{how}"}
+            more["allot"] = {
+                "longest": 30,
+                "row_rewards": how,
+                "correct_above": 1.5,
+                "record": f"{self.folder}/{how}",
+            }
             slime = Slime(arguments(self.folder, **more))
             slime.batch(0)
-            on_hand = [rows for prompt in range(18) for rows in slime.source.allocator.on_hand(prompt).values()]
+            on_hand = [
+                rows for prompt in range(18) for rows in slime.source.allocator.on_hand(prompt).values()
+            ]
             told = [reward for told in granted(self.folder, how) for reward in told["rewards"]]
             self.assertEqual(sorted(told), sorted(expected(len(rows)) for rows in on_hand))
 
     def test_more_tokens_than_the_longest_rollout_has_are_refused_with_the_key(self):
         with self.assertRaises(allot.Error) as raised:
             Slime(arguments(self.folder, **{**SEVERAL, "allot": {}})).batch(0)
-        self.assertRegex(raised.exception.what, r"^a rollout has \d+ tokens in \d rows, and 6 is the longest$")
+        self.assertRegex(
+            raised.exception.what, r"^a rollout has \d+ tokens in \d rows, and 6 is the longest$"
+        )
         self.assertIn("longest: TOKENS", raised.exception.hint)
 
 
@@ -169,7 +180,7 @@ class GroupRewards(unittest.TestCase):
         rows, data = slime.batch(0)
         sampled = granted(self.folder)
         self.assertEqual(sorted(map(len, COMPARED)), sorted(map(rollouts, sampled)))
-        # Each group is of one prompt in one request, in the order of sampling; a prompt asked for twice is judged twice.
+        # Each group is of one prompt in one request, in the order of sampling.
         self.assertEqual(len({group for asked in COMPARED for group, _ in asked}), len(COMPARED))
         for asked in COMPARED:
             numbers = [number for _, number in asked]
@@ -197,7 +208,6 @@ class GroupRewards(unittest.TestCase):
         self.assertEqual(
             raised.exception.what, "the reward function `slime_here.short` gave 1 rewards for 2 rollouts"
         )
-
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""slime's `train.py` under `allot.slime_train`, with slime's process for rollouts in Ray, on a CPU. Only training is made up."""
+"""slime's `train.py` under `allot.slime_train`, with slime's process for rollouts in Ray. Only training is made up."""
 
 from __future__ import annotations
 
@@ -73,7 +73,11 @@ class End(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         # Its processes import slime as this one did, and the function that samples.
-        found = [str(slime_here.WITHOUT_GPU), str(slime_here.WITHOUT_GPU.parent), os.environ.get("PYTHONPATH", "")]
+        found = [
+            str(slime_here.WITHOUT_GPU),
+            str(slime_here.WITHOUT_GPU.parent),
+            os.environ.get("PYTHONPATH", ""),
+        ]
         path = mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, found)))
         path.start()
         cls.addClassCleanup(path.stop)
@@ -91,7 +95,12 @@ class End(unittest.TestCase):
             "use_wandb use_tensorboard wandb_always_use_train_step debug_rollout_only"
         ).split()
         # Without engines: the function that samples asks none.
-        more = {**dict.fromkeys(no, False), "debug_train_only": True, "custom_rollout_log_function_path": None, **more}
+        more = {
+            **dict.fromkeys(no, False),
+            "debug_train_only": True,
+            "custom_rollout_log_function_path": None,
+            **more,
+        }
         return arguments(self.folder, **more)
 
     def test_the_end_of_a_budget_is_the_end_of_the_run(self):

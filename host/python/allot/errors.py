@@ -27,7 +27,7 @@ class BrokenRule(Error):
 
 
 class RunIsOver(Exception):  # noqa: N818
-    """There is no further batch. It ends the loop of a trainer that asks for batches until it has had a number of them."""
+    """There is no further batch. It ends the loop of a trainer that asks for a number of them."""
 
     def __init__(self, reason: str, step: int):
         # Both are arguments, so that the exception is the same when it comes from another process.

@@ -23,7 +23,7 @@ import os
 import uuid
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from slime.rollout import sglang_rollout
@@ -40,7 +40,7 @@ from .slime_batch import ADVANTAGE, filled, is_whole, told
 from .slime_checks import check
 
 #: What slime's functions return for a rollout: a row, or a list of them.
-Done = Row | list[Row]
+Done: TypeAlias = "Row | list[Row]"
 
 
 class AllocatedSource(RolloutDataSource):
@@ -64,7 +64,7 @@ class AllocatedSource(RolloutDataSource):
                 "steps": args.num_rollout,
                 "longest": args.rollout_max_response_len,
                 "engine": "slime",
-                "columns": lambda name: [prompt.metadata[name] for prompt in prompts],
+                "columns": lambda name: [_column(name, i, prompt) for i, prompt in enumerate(prompts)],
                 **given,
             },
         )
@@ -115,7 +115,7 @@ class AllocatedSource(RolloutDataSource):
         group, number = prompt.group_index, prompt.index
         done = await sglang_rollout.generate_and_rm(self.args, prompt, params)
         for row in _rows(done):
-            # By this slime's loss counts rows as one rollout. Functions that return several need not know of it.
+            # By this number slime's loss counts rows as one rollout. Functions that return several need not know of it.
             row.group_index, row.rollout_id = group, number
             row.index = number if row.index is None else row.index
         return done
@@ -138,9 +138,10 @@ class AllocatedSource(RolloutDataSource):
 
     def _told(self, rows: list[Row]) -> Rollout:
         rollout = told(self.args, rows, self.row_rewards, self.correct_above)
-        if rollout.tokens > self.allocator.longest:
+        longest = self.allocator.longest
+        if rollout.tokens > longest:
             raise Error(
-                f"a rollout has {rollout.tokens} tokens in {len(rows)} rows, and {self.allocator.longest} is the longest",
+                f"a rollout has {rollout.tokens} tokens in {len(rows)} rows, and {longest} is the longest",
                 "say `longest: TOKENS` in the section `allot`: the most that all rows of a rollout may have together",
             )
         return rollout
@@ -190,9 +191,7 @@ class AllocatedSource(RolloutDataSource):
                 f"the checkpoint `{path}` is from a run with another data set",
                 "go on with the --prompt-data that the run began with, and its options, or begin another run",
             )
-        answers = {
-            number: [Row.from_dict(row) for row in rows] for number, rows in state["answers"].items()
-        }
+        answers = {number: [Row.from_dict(row) for row in rows] for number, rows in state["answers"].items()}
         self.allocator.load_state_dict({"run": state["run"], "answers": answers})
 
     def _refuse_a_record(self, folder: str | None) -> None:
@@ -200,8 +199,12 @@ class AllocatedSource(RolloutDataSource):
         load = self.args.load
         goes_on = load is not None and any(Path(load, "rollout").glob("allot_*.pt"))
         if folder is not None and Path(folder, "record.jsonl").exists() and not goes_on:
-            hint = "name another folder as `record` in the section `allot`, or go on from a checkpoint by --load"
-            raise Error(f"there is a record in `{folder}` already, and --load names no checkpoint to go on from", hint)
+            hint = (
+                "name another folder as `record` in the section `allot`, or go on from a checkpoint by --load"
+            )
+            raise Error(
+                f"there is a record in `{folder}` already, and --load names no checkpoint to go on from", hint
+            )
 
     def _data(self) -> str:
         """A hash of the prompts in their order, and of what their answers are compared with."""
@@ -229,6 +232,13 @@ def advantages(args: Namespace, samples: list[Row]) -> tuple[list[float], list[f
 
 def _rows(done: Done) -> list[Row]:
     return done if isinstance(done, list) else [done]
+
+
+def _column(name: str, number: int, prompt: Row) -> Any:
+    if name not in (prompt.metadata or {}):
+        what = f"the policy wants the column `{name}`, which prompt {number} does not have in its metadata"
+        raise Error(what, "it is read from the field that --metadata-key names")
+    return prompt.metadata[name]
 
 
 def _lengths(args: Namespace, prompts: list[Row]) -> list[int]:

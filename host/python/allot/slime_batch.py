@@ -97,4 +97,3 @@ def _scale(args: Namespace, step: list[Learn], blank: int, rollouts: int) -> flo
 
 def _learned(row: Row) -> int:
     return 0 if row.remove_sample else row.effective_response_length
-

@@ -54,7 +54,10 @@ def check(args: Namespace) -> None:
         _version()
     if not getattr(args, "allot_ends", False):
         what = "it was not started by `python -m allot.slime_train train.py …`, which ends it with the budget"
-        raise _wrong(what, "start it so; `train_async.py` can't be followed: it asks for a batch before the last update")
+        raise _wrong(
+            what,
+            "start it so; `train_async.py` can't be followed: it asks for a batch before the last update",
+        )
     for option, path in PATHS.items():
         if getattr(args, option, None) != path:
             raise _wrong(f"{_flag(option)} is {getattr(args, option, None)}", f"it must be {path}")
@@ -78,7 +81,9 @@ def _names(section: dict[str, Any]) -> None:
             raise _wrong(f"the section `allot` lacks `{name}`", f"add `{name}` to it")
     rewards = section.get("row_rewards", "same")
     if rewards not in ROW_REWARDS:
-        raise _wrong(f"`row_rewards` is `{rewards}` in the section `allot`", f"it is one of {', '.join(ROW_REWARDS)}")
+        raise _wrong(
+            f"`row_rewards` is `{rewards}` in the section `allot`", f"it is one of {', '.join(ROW_REWARDS)}"
+        )
 
 
 def _version() -> None:
@@ -102,7 +107,10 @@ def _settings(args: Namespace) -> None:
     wrong = None
     own_evaluation = getattr(args, "eval_function_path", None) not in (None, PATHS["rollout_function_path"])
     if not args.rollout_global_dataset or args.prompt_data is None:
-        wrong = "it has no data set of its own", "give --prompt-data, without --disable-rollout-global-dataset"
+        wrong = (
+            "it has no data set of its own",
+            "give --prompt-data, without --disable-rollout-global-dataset",
+        )
     elif args.num_rollout is None:
         wrong = "--num-rollout is missing", "give the number of steps; --num-epoch is not looked at"
     elif args.partial_rollout:

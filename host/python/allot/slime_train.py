@@ -1,8 +1,8 @@
 """slime's `train.py`, ended with the run: `python -m allot.slime_train train.py …` in the place of `python train.py …`.
 
-slime's loop asks for `--num-rollout` batches, in another process than the one that knows when a budget is used up: neither
-what a rollout function returns nor a change of `args` can shorten it. So the loop runs as it is; when there is no further
-batch, the exception that says so ends it, and what slime does after its last step is done here.
+slime's loop asks for `--num-rollout` batches, in another process than the one that knows when a budget is used up:
+neither what a rollout function returns nor a change of `args` can shorten it. So the loop runs as it is; when there is
+no further batch, the exception that says so ends it, and what slime does after its last step is done here.
 """
 
 from __future__ import annotations
@@ -89,7 +89,12 @@ def _end(script: ModuleType, args: Namespace, parts: dict[str, Any], last: int) 
     saved = getattr(args, "release_train", False) or script.should_run_periodic_action(
         last, args.save_interval, per_epoch, args.num_rollout
     )
-    if args.save is not None and args.save_interval is not None and last >= args.start_rollout_id and not saved:
+    if (
+        args.save is not None
+        and args.save_interval is not None
+        and last >= args.start_rollout_id
+        and not saved
+    ):
         if args.offload_rollout:
             # The engines hold the memory that the model needs.
             ray.get(manager.offload.remote())
