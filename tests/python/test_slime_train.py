@@ -104,7 +104,9 @@ class End(unittest.TestCase):
         return arguments(self.folder, **more)
 
     def test_the_end_of_a_budget_is_the_end_of_the_run(self):
-        args = self.arguments(save_interval=2, num_rollout=30, allot={"budget": {"rollouts": 60}})
+        # Engines and training share their GPUs, as they mostly do.
+        run = {"budget": {"rollouts": 60}}
+        args = self.arguments(save_interval=2, num_rollout=30, offload_rollout=True, allot=run)
         training, printed = trained(args)
         last = training.trained[-1]
         self.assertEqual(training.trained, list(range(last + 1)))
