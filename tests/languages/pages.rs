@@ -26,7 +26,7 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
     ),
     (
         "README.md",
-        "--rollout-global-dataset",
+        "python -m allot.slime_train",
         "it needs slime; tests/python/test_readme.py holds it to the adapter",
     ),
     ("docs/contributing.md", "eval", "it fetches compilers; .ci/run does"),
@@ -70,7 +70,7 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
         "it needs verl, a model and a GPU; tests/python has verl's part",
     ),
     ("docs/how-to/python.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
-    ("docs/how-to/python.md", "python train.py", "it needs slime; tests/python has slime's part"),
+    ("docs/how-to/slime.md", "python -m allot", "it needs slime; tests/python has slime's part"),
     ("docs/how-to/recipes.md", "duckdb", "it needs DuckDB"),
     ("docs/how-to/recipes.md", "allot train mine.toml --policy adarft", "it needs what DuckDB makes"),
     ("docs/how-to/recipes.md", "allot grade", "it needs Python; tests/grade.rs grades by functions"),

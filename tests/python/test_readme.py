@@ -59,7 +59,7 @@ class Readme(unittest.TestCase):
         self.assertLessEqual(set(named), there)
         given = re.search(r"^allot: (\{.*?\}\})", text, re.S | re.M)[1]
         self.allocator(table(given), ("policy", "groups", "rollouts", "budget"))
-        page = (ROOT / "docs/how-to/python.md").read_text()
+        page = (ROOT / "docs/how-to/slime.md").read_text()
         for option in re.findall(r"--[a-z-]+", text):
             self.assertIn(option, page)
 

@@ -24,3 +24,17 @@ class PolicyFault(Error):
 
 class BrokenRule(Error):
     """A plan that breaks a rule."""
+
+
+class RunIsOver(Exception):  # noqa: N818
+    """There is no further batch. It ends the loop of a trainer that asks for a number of them."""
+
+    def __init__(self, reason: str, step: int):
+        # Both are arguments, so that the exception is the same when it comes from another process.
+        super().__init__(reason, step)
+        self.reason = reason
+        #: The trainer's number of the step that it asked a batch for.
+        self.step = step
+
+    def __str__(self) -> str:
+        return self.reason

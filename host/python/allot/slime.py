@@ -1,6 +1,6 @@
 """slime: its rollout function, data source and advantages, under a policy. Written for slime 0.3, synchronous.
 
-    python train.py … --data-source-path allot.slime.AllocatedSource \\
+    python -m allot.slime_train train.py … --data-source-path allot.slime.AllocatedSource \\
         --rollout-function-path allot.slime.generate_rollout \\
         --custom-reward-post-process-path allot.slime.advantages \\
         --custom-config-path allot.yaml
@@ -8,68 +8,75 @@
     # allot.yaml
     allot: {policy: pilot-commit, settings: {pilot: 4, commit: 12}, groups: 16, rollouts: 16, budget: {rollouts: 20000}}
 
-Rollouts are generated and judged by slime's own `generate_and_rm`, with counts that differ from prompt to prompt. slime
-takes optimizer steps of `global_batch_size` rollouts: what is missing is filled with rollouts without a loss.
+Rollouts are generated and judged by slime's own functions, with counts that differ from prompt to prompt. A rollout may
+come back as several rows, as those of agents do. slime takes optimizer steps of `global_batch_size` rollouts: what is
+missing is filled with rows without a loss.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
+import json
 import os
+import uuid
 from argparse import Namespace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from slime.rollout import sglang_rollout
 from slime.rollout.base_types import RolloutFnTrainOutput
 from slime.rollout.data_source import RolloutDataSource
+from slime.rollout.rm_hub import batched_async_rm
 from slime.utils.async_utils import run
 from slime.utils.processing_utils import load_tokenizer
-from slime.utils.types import Sample as Trajectory
+from slime.utils.types import Sample as Row
 
-from .allocator import Allocator, Draw, Learn, Over, Rollout, Sample, Train
-from .errors import Error
+from .allocator import Allocator, Draw, Over, Rollout, Sample, Train
+from .errors import Error, RunIsOver
+from .slime_batch import ADVANTAGE, filled, is_whole, told
+from .slime_checks import check
 
-#: Where a trajectory's advantage is, in its metadata.
-ADVANTAGE = "allot_advantage"
-
-#: slime's estimators that take a trajectory's reward, as it was post-processed, for the advantage of its tokens.
-ESTIMATORS = ("grpo", "gspo", "cispo")
-
-
-class RunIsOver(Exception):  # noqa: N818
-    """There is no further batch. slime has no way to end a run early, so this ends its process."""
+#: What slime's functions return for a rollout: a row, or a list of them.
+Done: TypeAlias = "Row | list[Row]"
 
 
 class AllocatedSource(RolloutDataSource):
     """slime's data source, with the allocator of its prompts."""
 
     def __init__(self, args: Namespace):
+        check(args)
         super().__init__(args)
-        _check(args, self.dataset)
         given = dict(args.allot)
+        given.pop("untried", None)
         self.correct_above = given.pop("correct_above", 0.5)
-        tokenizer = load_tokenizer(args.hf_checkpoint, trust_remote_code=True)
+        # A reward of a group is one for each rollout, whatever rows it has.
+        self.row_rewards = "same" if args.group_rm else given.get("row_rewards", "same")
+        given.pop("row_rewards", None)
+        self._refuse_a_record(given.get("record"))
         prompts = self.dataset.samples
         self.allocator = Allocator(
             given.pop("policy"),
-            [len(tokenizer.encode(prompt.prompt, add_special_tokens=False)) for prompt in prompts],
+            _lengths(args, prompts),
             **{
                 "steps": args.num_rollout,
                 "longest": args.rollout_max_response_len,
                 "engine": "slime",
-                "columns": lambda name: [prompt.metadata[name] for prompt in prompts],
+                "columns": lambda name: [_column(name, i, prompt) for i, prompt in enumerate(prompts)],
                 **given,
             },
         )
+        #: The allocator's steps: one for each of slime's, and those without an update.
+        self._steps: int = given.get("steps", args.num_rollout)
         #: Whether slime has a batch that it has not asked for the next one after.
         self._learning = False
 
     # === Sampling ===
 
-    async def next_batch(self) -> RolloutFnTrainOutput:
-        """Samples until there is something to train on."""
+    async def next_batch(self, number: int) -> RolloutFnTrainOutput:
+        """Samples until there is something to train on in slime's step of this number."""
         step = self.settle()
         while True:
             match self.allocator.next():
@@ -79,60 +86,72 @@ class AllocatedSource(RolloutDataSource):
                     step = self.allocator.trained(updated=False)
                 case Train(rollouts=rollouts):
                     self._learning = True
-                    return RolloutFnTrainOutput(self._filled(rollouts), self.allocator.metrics(step))
+                    rows = filled(self.args, rollouts, self._sibling)
+                    return RolloutFnTrainOutput(rows, self.allocator.metrics(step))
                 case Over(reason=reason):
-                    raise RunIsOver(reason)
+                    raise RunIsOver(reason, number)
 
     async def _sampled(self, draws: list[Draw]) -> list[Rollout]:
-        params = sglang_rollout.GenerateState(self.args).sampling_params
-        deterministic = getattr(self.args, "sglang_enable_deterministic_inference", False)
-        tasks = []
+        groups = []
         for draw in draws:
-            for seed in draw.seeds:
-                trajectory = self._numbered(self.dataset.samples[draw.prompt], self.sample_group_index)
-                # SGLang takes signed numbers.
-                seeded = {**params, "sampling_seed": seed >> 1} if deterministic else dict(params)
-                tasks.append(sglang_rollout.generate_and_rm(self.args, trajectory, seeded))
+            prompts = [self._sibling(self.dataset.samples[draw.prompt]) for _ in draw.seeds]
+            groups.append([self._generated(*pair) for pair in zip(prompts, draw.seeds, strict=True)])
             self.sample_group_index += 1
-        return [self._told(done) for done in await asyncio.gather(*tasks)]
+        done = iter(await asyncio.gather(*[task for group in groups for task in group]))
+        sampled = [[next(done) for _ in group] for group in groups]
+        if self.args.group_rm:
+            # Only now: what is compared is all that a request has of a prompt.
+            await asyncio.gather(*[self._judge(group) for group in sampled])
+        return [self._told(_rows(rollout)) for group in sampled for rollout in group]
 
-    def _told(self, trajectory: Trajectory | list[Trajectory]) -> Rollout:
-        if isinstance(trajectory, list):
-            raise Error("a rollout came back as several trajectories, which can't be trained on")
-        whole = trajectory.status in (Trajectory.Status.COMPLETED, Trajectory.Status.TRUNCATED)
-        reward = float(trajectory.get_reward_value(self.args)) if whole else None
-        return Rollout(
-            reward=reward,
-            tokens=trajectory.effective_response_length,
-            correct=reward is not None and reward > self.correct_above,
-            truncated=trajectory.status == Trajectory.Status.TRUNCATED,
-            answer=trajectory,
-        )
+    async def _generated(self, prompt: Row, seed: int) -> Done:
+        """A rollout by slime's own function, which also judges it, but for rewards of groups."""
+        params = dict(sglang_rollout.GenerateState(self.args).sampling_params)
+        if getattr(self.args, "sglang_enable_deterministic_inference", False):
+            # SGLang takes signed numbers.
+            params["sampling_seed"] = seed >> 1
+        # As in slime's groups: a router can send the turns of a session to the same engine.
+        prompt.session_id = prompt.session_id or str(uuid.uuid4())
+        group, number = prompt.group_index, prompt.index
+        done = await sglang_rollout.generate_and_rm(self.args, prompt, params)
+        for row in _rows(done):
+            # By this number slime's loss counts rows as one rollout. Functions that return several need not know of it.
+            row.group_index, row.rollout_id = group, number
+            row.index = number if row.index is None else row.index
+        return done
 
-    def _numbered(self, trajectory: Trajectory, group: int) -> Trajectory:
-        numbered = copy.deepcopy(trajectory)
-        numbered.group_index, numbered.index = group, self.sample_index
+    async def _judge(self, group: list[Done]) -> None:
+        """Asks slime's reward function about the rollouts of one prompt, in the order of sampling."""
+        whole = [rollout for rollout in group if is_whole(_rows(rollout))]
+        if not whole:
+            return
+        rewards = await batched_async_rm(self.args, whole)
+        if len(rewards) != len(whole):
+            asked, given = len(whole), len(rewards)
+            raise Error(
+                f"the reward function `{self.args.custom_rm_path}` gave {given} rewards for {asked} rollouts",
+                "with --group-rm it gives one for each, in their order; None if one can't be judged",
+            )
+        for rollout, reward in zip(whole, rewards, strict=True):
+            for row in _rows(rollout):
+                row.reward = reward
+
+    def _told(self, rows: list[Row]) -> Rollout:
+        rollout = told(self.args, rows, self.row_rewards, self.correct_above)
+        longest = self.allocator.longest
+        if rollout.tokens > longest:
+            raise Error(
+                f"a rollout has {rollout.tokens} tokens in {len(rows)} rows, and {longest} is the longest",
+                "say `longest: TOKENS` in the section `allot`: the most that all rows of a rollout may have together",
+            )
+        return rollout
+
+    def _sibling(self, row: Row) -> Row:
+        """A copy of a prompt or a row, in the current group, with a number of its own."""
+        copied = copy.deepcopy(row)
+        copied.group_index, copied.index = self.sample_group_index, self.sample_index
         self.sample_index += 1
-        return numbered
-
-    # === Passing rollouts to slime ===
-
-    def _filled(self, rollouts: list[Learn]) -> list[list[Trajectory]]:
-        """A list of groups, as slime has them, of as many rollouts as its optimizer steps need."""
-        filling = -len(rollouts) % self.args.global_batch_size
-        # A mean over rollouts counts those of the filling; one over tokens does not.
-        by_rollouts = not self.args.calculate_per_token_loss
-        scale = (len(rollouts) + filling) / len(rollouts) if by_rollouts else 1.0
-        groups: dict[int, list[Trajectory]] = {}
-        for learn in rollouts:
-            learn.answer.metadata[ADVANTAGE] = learn.advantage * scale
-            groups.setdefault(learn.prompt, []).append(learn.answer)
-        spare = []
-        for _ in range(filling):
-            trajectory = self._numbered(rollouts[0].answer, self.sample_group_index)
-            trajectory.remove_sample, trajectory.metadata[ADVANTAGE] = True, 0.0
-            spare.append(trajectory)
-        return [*groups.values(), *([spare] if spare else [])]
+        return copied
 
     # === Steps and checkpoints ===
 
@@ -143,13 +162,20 @@ class AllocatedSource(RolloutDataSource):
         self._learning = False
         return self.allocator.trained()
 
+    def finish(self) -> None:
+        """Ends the run after slime's last step, for a complete record."""
+        self.settle()
+        if self.allocator.steps >= self._steps:
+            self.allocator.next()
+
     def save(self, rollout_id: int) -> None:
         super().save(rollout_id)
         self.settle()
         state = self.allocator.state_dict()
-        answers = {number: answer.to_dict() for number, answer in state["answers"].items()}
+        answers = {number: [row.to_dict() for row in rows] for number, rows in state["answers"].items()}
+        kept = {"run": state["run"], "answers": answers, "data": self._data()}
         path = self._path(self.args.save, rollout_id)
-        torch.save({"run": state["run"], "answers": answers}, f"{path}.unfinished")
+        torch.save(kept, f"{path}.unfinished")
         os.replace(f"{path}.unfinished", path)
 
     def load(self, rollout_id: int | None = None) -> None:
@@ -160,8 +186,30 @@ class AllocatedSource(RolloutDataSource):
         if not os.path.exists(path):
             raise Error(f"there is no `{path}`", "it is no checkpoint of this adapter")
         state = torch.load(path, weights_only=False)
-        answers = {number: Trajectory.from_dict(answer) for number, answer in state["answers"].items()}
+        if state["data"] != self._data():
+            raise Error(
+                f"the checkpoint `{path}` is from a run with another data set",
+                "go on with the --prompt-data that the run began with, and its options, or begin another run",
+            )
+        answers = {number: [Row.from_dict(row) for row in rows] for number, rows in state["answers"].items()}
         self.allocator.load_state_dict({"run": state["run"], "answers": answers})
+
+    def _refuse_a_record(self, folder: str | None) -> None:
+        """The allocator refuses one, too, but only once all models are there and the first batch is asked for."""
+        load = self.args.load
+        goes_on = load is not None and any(Path(load, "rollout").glob("allot_*.pt"))
+        if folder is not None and Path(folder, "record.jsonl").exists() and not goes_on:
+            hint = (
+                "name another folder as `record` in the section `allot`, or go on from a checkpoint by --load"
+            )
+            raise Error(
+                f"there is a record in `{folder}` already, and --load names no checkpoint to go on from", hint
+            )
+
+    def _data(self) -> str:
+        """A hash of the prompts in their order, and of what their answers are compared with."""
+        told = json.dumps([[row.prompt, row.label] for row in self.dataset.samples], default=str)
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def _path(self, folder: str, rollout_id: int) -> str:
         return os.path.join(folder, f"rollout/allot_{rollout_id}.pt")
@@ -173,26 +221,33 @@ def generate_rollout(
     """slime's rollout function. Evaluation is slime's own."""
     if evaluation:
         return sglang_rollout.generate_rollout(args, rollout_id, data_source, evaluation=True)
-    return run(data_source.next_batch())
+    return run(data_source.next_batch(rollout_id))
 
 
-def advantages(args: Namespace, samples: list[Trajectory]) -> tuple[list[float], list[float]]:
+def advantages(args: Namespace, samples: list[Row]) -> tuple[list[float], list[float]]:
     """slime's post-processing of rewards: the raw ones, and the allocator's advantages."""
-    raw = [float(sample.get_reward_value(args)) for sample in samples]
-    return raw, [sample.metadata[ADVANTAGE] for sample in samples]
+    raw = [float(row.get_reward_value(args)) for row in samples]
+    return raw, [row.metadata[ADVANTAGE] for row in samples]
 
 
-def _check(args: Namespace, dataset: Any) -> None:
-    """Raises an error for settings of slime that this adapter does not support."""
-    wrong = None
-    if dataset is None:
-        wrong = "it has no data set of its own", "take --rollout-global-dataset and --prompt-data"
-    elif args.group_rm or args.partial_rollout:
-        wrong = "group rewards and partial rollouts can't be planned for", "leave them out"
-    elif args.advantage_estimator not in ESTIMATORS or args.normalize_advantages:
-        names = ", ".join(ESTIMATORS)
-        wrong = "advantages are the allocator's", f"take {names}, without --normalize-advantages"
-    elif not getattr(args, "allot", None):
-        wrong = "there is no section `allot`", "name a file that has one by --custom-config-path"
-    if wrong is not None:
-        raise Error(f"slime can't be allotted rollouts: {wrong[0]}", wrong[1])
+def _rows(done: Done) -> list[Row]:
+    return done if isinstance(done, list) else [done]
+
+
+def _column(name: str, number: int, prompt: Row) -> Any:
+    if name not in (prompt.metadata or {}):
+        what = f"the policy wants the column `{name}`, which prompt {number} does not have in its metadata"
+        raise Error(what, "it is read from the field that --metadata-key names")
+    return prompt.metadata[name]
+
+
+def _lengths(args: Namespace, prompts: list[Row]) -> list[int]:
+    """The prompts' lengths in tokens. One that is a conversation is templated by whoever generates."""
+    tokenizer = load_tokenizer(args.hf_checkpoint, trust_remote_code=True)
+
+    def text(prompt: str | list[dict[str, Any]]) -> str:
+        if isinstance(prompt, str):
+            return prompt
+        return tokenizer.apply_chat_template(prompt, tokenize=False, add_generation_prompt=True)
+
+    return [len(tokenizer.encode(text(row.prompt), add_special_tokens=False)) for row in prompts]
