@@ -63,6 +63,9 @@ with stand_ins():
 #: Seeds that were sampled with.
 SEEN: list[int] = []
 
+#: Length limits that were sampled with.
+LIMITS: list[int] = []
+
 #: What rewards of groups were asked for: for each time, the seeds' first tokens of what was compared.
 COMPARED: list[list] = []
 
@@ -71,6 +74,7 @@ async def generate(args, sample, sampling_params):
     """An answer and its reward, from the seed of the request."""
     seed = sampling_params["sampling_seed"]
     SEEN.append(seed)
+    LIMITS.append(sampling_params["max_new_tokens"])
     chance = random.Random(seed)
     n = chance.randint(1, 6)
     sample.tokens = [1, 2, 3] + [chance.randint(5, 200) for _ in range(n)]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import allot
 from allot.errors import RunIsOver
+from guest import made, needs
 from recorded import allot as program
 from recorded import lines
-from slime_here import SEEN, Slime, arguments
+from slime_here import LIMITS, SEEN, Slime, arguments
 
 
 class Adapter(unittest.TestCase):
@@ -21,6 +22,7 @@ class Adapter(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = scratch.name
         SEEN.clear()
+        LIMITS.clear()
 
     def test_ragged_plans_are_the_host_s_and_batches_are_what_slime_s_steps_need(self):
         settings = {"pilot": 2, "commit": 6, "prompts": 9, "evict-at": 1.1}
@@ -66,6 +68,26 @@ class Adapter(unittest.TestCase):
             _, data = slime.batch(step)
             told.append((data["tokens"], data["rewards"], data["rollout_ids"]))
         return told
+
+    def test_a_request_has_a_length_limit_of_its_own(self):
+        varies = made(Path(self.folder) / "guest.wasm", "varies", needs(4), temperature="1.0", tokens="5")
+        own = {"policy": varies, "settings": {}, "requests": {"least_tokens": 5}}
+        Slime(arguments(self.folder, allot=own)).batch(0)
+        most = arguments(self.folder).rollout_max_response_len
+        self.assertEqual(sorted(LIMITS), [5] * 3 + [most] * 3)
+
+    def test_rollouts_are_learned_from_again(self):
+        replays = made(Path(self.folder) / "guest.wasm", "replays", needs(2))
+        slime = Slime(arguments(self.folder, allot={"policy": replays, "settings": {}}))
+        both = []
+        for step in range(2):
+            rows, data = slime.batch(step)
+            both.append({row.rollout_id: row.tokens for row in rows if not row.remove_sample})
+        again = both[0].keys() & both[1].keys()
+        self.assertTrue(again)
+        for number in again:
+            self.assertEqual(both[0][number], both[1][number])
+        program("replay", f"{self.folder}/record", replays)
 
     def test_a_run_that_was_cut_off_goes_on_with_what_it_held(self):
         for generate in ("generate", "several"):

@@ -38,6 +38,10 @@ class Refusals(unittest.TestCase):
         self.refused("--num-rollout is missing", "--num-epoch", num_rollout=None)
         self.refused("there is no section `allot`", "--custom-config-path", allot=None)
 
+        requests = arguments(self.folder).allot | {"requests": {"temperature": [0.5, 1.5]}}
+        what = "`requests` in the section `allot` lets a policy choose the temperature"
+        self.refused(what, "--rollout-temperature", allot=requests)
+
     def test_names_of_the_adapter_that_are_missing(self):
         # Without it slime would normalize rewards itself.
         what = "--custom-reward-post-process-path is None"

@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import allot
+from guest import made, needs
 from recorded import ROOT, lines
 from recorded import allot as program
 
@@ -79,20 +80,6 @@ COLUMNS = """
 (i32.store offset=40 (local.get $d) (i32.add (local.get $d) (i32.const 128)))
 (i32.store offset=44 (local.get $d) (i32.const 2))
 """
-
-
-def guest_0_2(component: Path, name: str, describe: str) -> str:
-    """A guest of contract 0.2 with this in its `describe`, made by the program."""
-    folder, text = ROOT / "tests/guests/0.2", component.with_suffix(".wat")
-    whole = (folder / "frame.wat").read_text().replace(";; DESCRIBE", describe)
-    text.write_text(whole.replace(";; DECIDE", (folder / f"{name}.wat").read_text()))
-    program("build", text, "--out", component)
-    return str(component)
-
-
-def needs(which: int) -> str:
-    """In the `describe` of a guest of contract 0.2: its needs, 2 for `replay` and 4 for `sampling`."""
-    return f"(i32.store8 offset=48 (local.get $d) (i32.const {which}))"
 
 
 def drive(allocator: allot.Allocator, stop: int | None = None) -> list[list[allot.Learn]]:
@@ -443,7 +430,7 @@ class Runs(Raises):
     def test_a_policy_is_told_the_columns_that_a_trainer_gives(self):
         with tempfile.TemporaryDirectory() as scratch:
             component = Path(scratch) / "guest.wasm"
-            guest_0_2(component, "by_level", COLUMNS)
+            made(component, "by_level", COLUMNS)
             self.assertEqual(allot.Policy(str(component)).describe()["columns"], ["level", "length"])
             levels = [(7 * i) % 40 for i in range(40)]
 
@@ -489,7 +476,7 @@ class Runs(Raises):
 
     def test_a_request_says_how_its_rollouts_are_sampled(self):
         with tempfile.TemporaryDirectory() as scratch:
-            varies = guest_0_2(Path(scratch) / "guest.wasm", "varies", needs(4))
+            varies = made(Path(scratch) / "guest.wasm", "varies", needs(4))
             wide = {"temperature": [0.5, 1.5], "least_tokens": 20}
             allocator = small(varies, longest=60, requests=wide, record=f"{scratch}/run")
             own, other = allocator.next().draws
@@ -523,7 +510,7 @@ class Runs(Raises):
 
     def test_a_policy_learns_from_rollouts_again(self):
         with tempfile.TemporaryDirectory() as scratch:
-            replays = guest_0_2(Path(scratch) / "guest.wasm", "replays", needs(2))
+            replays = made(Path(scratch) / "guest.wasm", "replays", needs(2))
             allocator = small(replays, record=f"{scratch}/run")
             first, second = drive(allocator)[:2]
             again = {learn.id for learn in first} & {learn.id for learn in second}

@@ -34,7 +34,7 @@ from slime.utils.async_utils import run
 from slime.utils.processing_utils import load_tokenizer
 from slime.utils.types import Sample as Row
 
-from .allocator import Allocator, Draw, Over, Rollout, Sample, Train
+from .allocator import Allocator, Draw, Over, Rollout, Sample, Sampling, Train
 from .errors import Error, RunIsOver
 from .slime_batch import ADVANTAGE, filled, is_whole, told
 from .slime_checks import check
@@ -95,7 +95,8 @@ class AllocatedSource(RolloutDataSource):
         groups = []
         for draw in draws:
             prompts = [self._sibling(self.dataset.samples[draw.prompt]) for _ in draw.seeds]
-            groups.append([self._generated(*pair) for pair in zip(prompts, draw.seeds, strict=True)])
+            pairs = zip(prompts, draw.seeds, strict=True)
+            groups.append([self._generated(prompt, seed, draw.sampling) for prompt, seed in pairs])
             self.sample_group_index += 1
         done = iter(await asyncio.gather(*[task for group in groups for task in group]))
         sampled = [[next(done) for _ in group] for group in groups]
@@ -104,9 +105,11 @@ class AllocatedSource(RolloutDataSource):
             await asyncio.gather(*[self._judge(group) for group in sampled])
         return [self._told(_rows(rollout)) for group in sampled for rollout in group]
 
-    async def _generated(self, prompt: Row, seed: int) -> Done:
+    async def _generated(self, prompt: Row, seed: int, sampling: Sampling | None) -> Done:
         """A rollout by slime's own function, which also judges it, but for rewards of groups."""
         params = dict(sglang_rollout.GenerateState(self.args).sampling_params)
+        if sampling is not None:
+            params["max_new_tokens"] = sampling.max_tokens
         if getattr(self.args, "sglang_enable_deterministic_inference", False):
             # SGLang takes signed numbers.
             params["sampling_seed"] = seed >> 1

@@ -79,6 +79,11 @@ def _names(section: dict[str, Any]) -> None:
     for name in ("policy", "groups", "rollouts"):
         if name not in section:
             raise _wrong(f"the section `allot` lacks `{name}`", f"add `{name}` to it")
+    if "temperature" in (section.get("requests") or {}):
+        raise _wrong(
+            "`requests` in the section `allot` lets a policy choose the temperature",
+            "leave `temperature` out of it: slime computes log-probabilities at one, --rollout-temperature",
+        )
     rewards = section.get("row_rewards", "same")
     if rewards not in ROW_REWARDS:
         raise _wrong(
