@@ -126,7 +126,7 @@ fn the_decoder_learns_what_transformers_does() {
             ..LossConfig::of(LossKind::Dapo)
         };
         let tokens = mask.iter().filter(|m| **m > 0.0).count();
-        let over = LossNormalization { answers: 1, tokens, longest: tokens, correction: 1.0 };
+        let over = LossNormalization { answers: 1, tokens, longest: tokens, correction: 1.0, steps: 1 };
         // Here each token has an advantage of its own.
         let (mut value, mut slopes) = (0.0, vec![0.0; new.len()]);
         for i in (0..new.len()).filter(|i| mask[*i] > 0.0) {

@@ -1037,6 +1037,7 @@ fn every_way_to_train_runs_and_goes_on_where_it_stopped() {
     configs.push(with_update("loss = { kind = \"grpo\", kl = 0.05 }"));
     configs.push(with_update("loss = { kind = \"dapo\", entropy = 0.01 }"));
     configs.push(with_update("mini_batch = 24\nepochs = 2"));
+    configs.push(with_update("mini_batch_tokens = 60\nepochs = 2"));
     configs.push(with_update("old_log_probs = \"recomputed\"\nmini_batch = 16"));
     configs.push(with_update("old_log_probs = \"decoupled\"\nmicro_batch_tokens = 64"));
     configs.push(with_update("old_log_probs = \"sampling\"\nmini_batch = 16"));

@@ -10,6 +10,9 @@ use crate::files::write;
 use crate::watch::memory_of;
 use crate::{Chance, Class, Outcome, Place, kills, runs};
 
+/// How a batch is cut.
+const MINI_BATCHES: [&str; 4] = ["mini_batch=0", "mini_batch=8", "mini_batch=64", "mini_batch_tokens=40"];
+
 /// What a run may take over what was said: it was said of a model of any size, and in words "about".
 const OVER: f64 = 1.1;
 
@@ -61,7 +64,7 @@ impl Class for Memory {
             format!("run.groups={}", chance.of_these(&[2, 8, 32])),
             format!("run.rollouts={}", chance.of_these(&[2, 8, 32])),
             format!("sampling.max_tokens={}", chance.of_these(&[4, 8, 16])),
-            format!("update.mini_batch={}", chance.of_these(&[0, 8, 64])),
+            format!("update.{}", chance.of_these(&MINI_BATCHES)),
             format!("evaluation.rollouts={}", chance.of_these(&[1, 2, 16])),
             "run.steps=3".to_owned(),
         ];

@@ -238,19 +238,15 @@ fn rollout(prompt: u32, rows: &[(&[u32], &[u32])]) -> Sample<Answer> {
 /// The weights after an update, and its metrics.
 fn learned(
     case: &Case,
-    kind: LossKind,
-    mini_batch: usize,
+    (kind, rate): (LossKind, f64),
+    cut: UpdateConfig,
     batch: &[(Sample<Answer>, f32)],
 ) -> (Vec<f32>, HashMap<&'static str, f64>) {
-    let update = UpdateConfig {
-        loss: LossConfig::of(kind),
-        old_log_probs: Old::Recomputed,
-        mini_batch,
-        ..UpdateConfig::default()
-    };
+    let update = UpdateConfig { loss: LossConfig::of(kind), old_log_probs: Old::Recomputed, ..cut };
     let core = Box::new(Cpu::new(&case.checkpoint, setup(2)).unwrap());
     let prompts = vec![vec![8, 9, 10], vec![11, 12, 13, 14], vec![15, 16]];
-    let mut engine = Native::new(core, native(update), prompts);
+    let optimizer = OptimizerConfig { learning_rate: rate, ..OptimizerConfig::default() };
+    let mut engine = Native::new(core, NativeConfig { optimizer, ..native(update) }, prompts);
     let examples: Vec<_> = batch
         .iter()
         .map(|(sample, advantage)| Example { sample, advantage: *advantage, by_turn: &[] })
@@ -272,11 +268,12 @@ fn a_rollout_of_several_rows_counts_once_in_every_loss() {
     let together = rollout(0, &[(&[8, 9, 10], first), (&[11, 12, 13, 14], second), (&[15, 16], third)]);
     let apart = [rollout(0, &[(&[], first)]), rollout(1, &[(&[], second)]), rollout(2, &[(&[], third)])];
     for kind in [LossKind::Grpo, LossKind::DrGrpo, LossKind::Dapo, LossKind::Cispo] {
-        let (whole, told) = learned(&case, kind, 0, &[(together.clone(), 0.7)]);
+        let (kind, whole_batch) = ((kind, 1e-4), UpdateConfig::default());
+        let (whole, told) = learned(&case, kind, whole_batch, &[(together.clone(), 0.7)]);
         let weighed: Vec<(Sample<Answer>, f32)> = apart
             .iter()
             .map(|sample| {
-                let advantage = match kind {
+                let advantage = match kind.0 {
                     // Of one rollout with six tokens, not of three with their own.
                     LossKind::Grpo => 0.7 * 3.0 * sample.tokens as f32 / 6.0,
                     LossKind::DrGrpo => 0.7 * 3.0,
@@ -285,8 +282,8 @@ fn a_rollout_of_several_rows_counts_once_in_every_loss() {
                 (sample.clone(), advantage)
             })
             .collect();
-        let (parts, _) = learned(&case, kind, 0, &weighed);
-        let (plain, _) = learned(&case, kind, 0, &[(apart[0].clone(), 0.7)]);
+        let (parts, _) = learned(&case, kind, whole_batch, &weighed);
+        let (plain, _) = learned(&case, kind, whole_batch, &[(apart[0].clone(), 0.7)]);
         let off = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(off(&whole, &parts) < 1e-4, "{kind:?}: {}", off(&whole, &parts));
         assert!(off(&whole, &plain) > 1e-3, "{kind:?}: its other rows teach, too: {}", off(&whole, &plain));
@@ -295,6 +292,44 @@ fn a_rollout_of_several_rows_counts_once_in_every_loss() {
     // Mini-batches count rollouts, whatever rows they have.
     let batch: Vec<(Sample<Answer>, f32)> =
         [&together, &apart[1], &together].into_iter().map(|sample| (sample.clone(), 0.5)).collect();
-    let (_, told) = learned(&case, LossKind::Grpo, 2, &batch);
-    assert_eq!(told["optimizer_steps"], 2.0);
+    let steps = |cut: UpdateConfig| learned(&case, (LossKind::Grpo, 1e-4), cut, &batch).1["optimizer_steps"];
+    assert_eq!(steps(UpdateConfig { mini_batch: 2, ..UpdateConfig::default() }), 2.0);
+    // By tokens, too, a rollout is never split: they have six, one and six in all of their rows.
+    for (mini_batch_tokens, expected) in [(13, 1.0), (7, 2.0), (6, 3.0), (2, 3.0)] {
+        assert_eq!(steps(UpdateConfig { mini_batch_tokens, ..UpdateConfig::default() }), expected);
+    }
+}
+
+/// Whatever neighbours a rollout is cut with by tokens, it counts as in one step of the whole batch. By rollouts, each step
+/// is a mean of its own.
+#[test]
+fn in_mini_batches_by_tokens_a_rollout_counts_as_in_the_whole_batch() {
+    let case = Case::read(&folders().swap_remove(0));
+    let answers: [&[u32]; 5] = [&[20, 21], &[22], &[23, 24, 25, 26, 27, 28], &[29, 30], &[31]];
+    let batch: Vec<(Sample<Answer>, f32)> = answers
+        .iter()
+        .zip([0.5, -1.5, 2.0, 0.0, 0.75])
+        .enumerate()
+        .map(|(i, (answer, advantage))| (rollout(i as u32 % 3, &[(&[], *answer)]), advantage))
+        .collect();
+    let loss = |kind, cut: UpdateConfig| {
+        let (_, told) = learned(&case, (kind, 0.0), cut, &batch);
+        (told["loss"], told["optimizer_steps"])
+    };
+    let kinds =
+        [LossKind::Grpo, LossKind::DrGrpo, LossKind::Dapo, LossKind::Gspo, LossKind::Cispo, LossKind::Rloo];
+    for kind in kinds {
+        let (whole, _) = loss(kind, UpdateConfig::default());
+        assert!(whole.abs() > 1e-3, "{kind:?}: {whole}");
+        for (mini_batch_tokens, steps) in [(1, 5.0), (3, 3.0), (9, 2.0), (99, 1.0)] {
+            let (parts, made) = loss(kind, UpdateConfig { mini_batch_tokens, ..UpdateConfig::default() });
+            assert_eq!(made, steps, "{mini_batch_tokens}");
+            assert!(
+                (parts - whole).abs() < 1e-9,
+                "{kind:?} by {mini_batch_tokens}: {parts} instead of {whole}"
+            );
+        }
+        let (own_means, _) = loss(kind, UpdateConfig { mini_batch: 3, ..UpdateConfig::default() });
+        assert!((own_means - whole).abs() > 1e-3, "{kind:?}: {own_means}");
+    }
 }

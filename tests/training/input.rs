@@ -179,6 +179,7 @@ fn keys_and_values_that_make_no_sense_are_told() {
         ("learning_rate = 2e-4", "learning_rate = nan"),
         ("[optimizer]", "[update]\nepochs = 0\n[optimizer]"),
         ("[optimizer]", "[update]\nmicro_batch_tokens = 0\n[optimizer]"),
+        ("[optimizer]", "[update]\nmini_batch = 64\nmini_batch_tokens = 4096\n[optimizer]"),
         ("[optimizer]", "[update]\ncorrection = 0.0\n[optimizer]"),
         ("[optimizer]", "[update]\nloss = { kind = \"grpo\", kl = -1.0 }\n[optimizer]"),
         ("[optimizer]", "[update]\nloss = { kind = \"grpo\", entropy = inf }\n[optimizer]"),

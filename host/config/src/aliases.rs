@@ -1,6 +1,6 @@
 //! Names of our keys in Python trainers. A test compares the table with `docs/how-to/trl-verl-keys.md`.
 
-/// Names in TRL 1.16, verl 0.9, slime 0.3, transformers and PEFT, and common guesses, each with our keys. A
+/// Names in TRL 1.16, verl 0.9, slime 0.3, prime-rl, transformers and PEFT, and common guesses, each with our keys. A
 /// name with dots matches the end of a longer name, such as verl's `algorithm.filter_groups.enable`. Of
 /// several keys, the one in the section of the name is meant.
 pub(super) const ALIASES: &[(&str, &[&str])] = &[
@@ -73,6 +73,7 @@ pub(super) const ALIASES: &[(&str, &[&str])] = &[
     ("max_prompt_length", &["model.max_prompt_tokens"]),
     ("max_response_length", &["sampling.max_tokens"]),
     ("max_steps", &["run.steps", "training.steps"]),
+    ("max_tokens_per_gpu", &["update.micro_batch_tokens"]),
     ("max_tool_calling_iterations", &["environment.max_turns"]),
     ("min_lr_ratio", &["optimizer.final_share", "training.optimizer.final_share"]),
     ("model.path", &["model.use"]),
@@ -125,6 +126,8 @@ pub(super) const ALIASES: &[(&str, &[&str])] = &[
     ("temp", &["sampling.temperature"]),
     ("temperature", &["sampling.temperature"]),
     ("test_freq", &["evaluation.every"]),
+    ("token_batch_size", &["update.mini_batch_tokens"]),
+    ("token_budget", &["update.micro_batch_tokens"]),
     ("top_k", &["sampling.top_k"]),
     ("top_p", &["sampling.top_p"]),
     ("total_epochs", &["run.steps"]),

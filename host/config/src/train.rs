@@ -394,6 +394,7 @@ impl TrainConfig {
             ("evaluation.problems", config.evaluation.problems as u64, u64::MAX),
             ("update.epochs", u64::from(config.update.epochs), MOST_EPOCHS),
             ("update.micro_batch_tokens", config.update.micro_batch_tokens as u64, MOST_TOKENS),
+            ("update.mini_batch_tokens", config.update.mini_batch_tokens.max(1) as u64, any),
         ];
         let also = config.evaluation.also.iter().filter_map(|s| s.rollouts);
         let also = also.map(|rollouts| ("evaluation.also.rollouts", u64::from(rollouts), MOST_ANSWERS));
@@ -416,6 +417,13 @@ impl TrainConfig {
         };
         if let Some((key, value, rule)) = self.optimizer.wrong() {
             return wrong(format!("optimizer.{key}"), value, rule);
+        }
+        if self.update.mini_batch > 0 && self.update.mini_batch_tokens > 0 {
+            let (rollouts, tokens) = (self.update.mini_batch, self.update.mini_batch_tokens);
+            let what = format!(
+                "`{name}`: `update.mini_batch` is {rollouts} and `update.mini_batch_tokens` {tokens}; a mini-batch has one limit"
+            );
+            return Err(Error::new(what).hint("set one of them to 0, or leave it out"));
         }
         if let Some((key, value, rule)) = self.update.loss.wrong() {
             return wrong(format!("update.loss.{key}"), value, rule);

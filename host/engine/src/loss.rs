@@ -46,16 +46,19 @@ pub struct LossNormalization {
     pub longest: usize,
     /// Limit of an importance weight, for answers sampled with other weights than `old`.
     pub correction: f64,
+    /// Optimizer steps that the answers and tokens above are of: 1 for the batch's own.
+    pub steps: usize,
 }
 
 impl LossNormalization {
     /// Returns the factor of a token's term, in an answer of `tokens` tokens.
     pub fn each(&self, kind: LossKind, tokens: usize) -> f64 {
-        match kind {
-            LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => 1.0 / (self.answers * tokens.max(1)) as f64,
-            LossKind::DrGrpo => 1.0 / (self.answers * self.longest) as f64,
-            LossKind::Dapo | LossKind::Cispo => 1.0 / self.tokens.max(1) as f64,
-        }
+        let over = match kind {
+            LossKind::Grpo | LossKind::Gspo | LossKind::Rloo => self.answers * tokens.max(1),
+            LossKind::DrGrpo => self.answers * self.longest,
+            LossKind::Dapo | LossKind::Cispo => self.tokens.max(1),
+        };
+        self.steps as f64 / over as f64
     }
 }
 
@@ -131,7 +134,7 @@ fn by_answer(config: &LossConfig, told: LossInputs<'_>, over: LossNormalization,
     let root = if config.kind == LossKind::Gspo { n.max(1) as f64 } else { 1.0 };
     let weight = (total(told.old, told.sampled) / root).exp();
     let ratio = (total(told.new, told.old) / root).exp();
-    let scale = weight.min(over.correction) / over.answers as f64;
+    let scale = weight.min(over.correction) * over.steps as f64 / over.answers as f64;
     part.weights = weight * n as f64;
     if told.by_token.is_empty() {
         let term = term(bounds, told.advantage, ratio);
@@ -183,7 +186,8 @@ fn term(bounds: Bounds, a: f64, ratio: f64) -> Term {
 mod tests {
     use super::*;
 
-    const OVER: LossNormalization = LossNormalization { answers: 3, tokens: 11, longest: 7, correction: 2.0 };
+    const OVER: LossNormalization =
+        LossNormalization { answers: 3, tokens: 11, longest: 7, correction: 2.0, steps: 1 };
     const NEW: [f32; 4] = [-1.0, -0.3, -2.0, -0.7];
     const OLD: [f32; 4] = [-1.1, -0.9, -1.5, -0.72];
     const SAMPLED: [f32; 4] = [-1.2, -0.8, -3.5, -0.7];
@@ -310,8 +314,11 @@ mod tests {
         let at = |ratio: f64, a: f64| {
             let new = [ratio.ln() as f32];
             let told = LossInputs { old: &[0.0], sampled: &[0.0], reference: &[], ..told(&new, a) };
-            let part =
-                part(&grpo, told, LossNormalization { answers: 1, tokens: 1, longest: 1, correction: 2.0 });
+            let part = part(
+                &grpo,
+                told,
+                LossNormalization { answers: 1, tokens: 1, longest: 1, correction: 2.0, steps: 1 },
+            );
             (part.gradient.log_probs[0] != 0.0, part.clipped_low, part.clipped_high)
         };
         assert_eq!(at(1.27, 1.0), (true, 0, 0));

@@ -148,24 +148,28 @@ fn mini_batches<'a>(lessons: &[TrainingSample<'a>], context: UpdateContext<'_>) 
         !masked(l) && (l.has_advantage() || config.loss.teaches_without_advantage())
     };
     let rollouts: Vec<&[TrainingSample<'a>]> = lessons.chunk_by(|_, next| next.further).collect();
-    let size = if config.mini_batch == 0 { rollouts.len() } else { config.mini_batch };
+    let cuts = config.mini_batches(&rollouts.iter().map(|rows| rows[0].whole).collect::<Vec<_>>());
+    let over = |rollouts: &[&[TrainingSample<'a>]], steps: usize| LossNormalization {
+        answers: rollouts.len(),
+        tokens: rollouts.iter().copied().flatten().filter(|l| !masked(l)).map(|l| l.sequence.answer()).sum(),
+        longest: context.longest,
+        correction: if config.old_log_probs == Old::Decoupled { config.correction } else { 1.0 },
+        steps,
+    };
+    // Mini-batches by tokens have unequal numbers of rollouts: by means of their own, a rollout would count by its neighbours.
+    let whole = (config.mini_batch_tokens > 0).then(|| over(&rollouts, cuts.len()));
     let mut next = 0;
-    let batch = |rollouts: &[&[TrainingSample<'a>]]| {
+    let mut batch = |rollouts: &[&[TrainingSample<'a>]]| {
         // First rows first: those of one prompt share its pass if they are neighbours.
         let (mut batch, further): (Vec<_>, Vec<_>) =
             rollouts.iter().copied().flatten().copied().partition(|l| !l.further);
         batch.extend(further);
-        let over = LossNormalization {
-            answers: rollouts.len(),
-            tokens: batch.iter().filter(|l| !masked(l)).map(|l| l.sequence.answer()).sum(),
-            longest: context.longest,
-            correction: if config.old_log_probs == Old::Decoupled { config.correction } else { 1.0 },
-        };
+        let over = whole.unwrap_or_else(|| over(rollouts, 1));
         let (lessons, first): (Vec<_>, _) = (batch.iter().filter(counts).copied().collect(), next);
         next += lessons.len();
         MiniBatch { over, lessons, first }
     };
-    rollouts.chunks(size.max(1)).map(batch).collect()
+    cuts.into_iter().map(|cut| batch(&rollouts[cut])).collect()
 }
 
 /// Adds the gradients of a micro-batch. Returns each sample's part of the loss and the sum of its tokens'

@@ -60,21 +60,22 @@ pub(crate) struct Batch {
 /// Returns the batches of one epoch. Samples without an advantage count in the means but are not sent. If a
 /// batch has only those, one of them is sent, so that the optimizer step happens.
 pub(crate) fn batches(lessons: Vec<TrainingSample>, update: &UpdateConfig, longest: usize) -> Vec<Batch> {
-    let size = if update.mini_batch == 0 { lessons.len() } else { update.mini_batch };
+    let cuts = update.mini_batches(&lessons.iter().map(|l| l.sampled.len()).collect::<Vec<_>>());
     let correction = if update.old_log_probs == Old::Decoupled { update.correction } else { 1.0 };
-    lessons
-        .chunks(size.max(1))
-        .map(|batch| {
-            let tokens = batch.iter().filter(|l| !l.masked).map(|l| l.sampled.len()).sum();
+    let over = |batch: &[TrainingSample], steps: usize| {
+        let tokens = batch.iter().filter(|l| !l.masked).map(|l| l.sampled.len()).sum();
+        LossNormalization { answers: batch.len(), tokens, longest, correction, steps }
+    };
+    let whole = (update.mini_batch_tokens > 0).then(|| over(&lessons, cuts.len()));
+    cuts.into_iter()
+        .map(|cut| {
+            let batch = &lessons[cut];
             let mut counting: Vec<TrainingSample> =
                 batch.iter().filter(|l| l.advantage != 0.0).cloned().collect();
             if counting.is_empty() {
                 counting.extend(batch.first().cloned());
             }
-            Batch {
-                over: LossNormalization { answers: batch.len(), tokens, longest, correction },
-                lessons: counting,
-            }
+            Batch { over: whole.unwrap_or_else(|| over(batch, 1)), lessons: counting }
         })
         .collect()
 }
