@@ -300,6 +300,19 @@ fn rows() -> usize {
     64
 }
 
+/// Checks that mini-batches are limited by rollouts or by tokens, not both.
+fn one_limit(update: &UpdateConfig, name: &str) -> Result<()> {
+    let UpdateConfig { mini_batch, mini_batch_tokens, .. } = *update;
+    if mini_batch == 0 || mini_batch_tokens == 0 {
+        return Ok(());
+    }
+    let what = format!(
+        "`{name}`: `update.mini_batch` is {mini_batch} and `update.mini_batch_tokens` {mini_batch_tokens}; a mini-batch \
+         has one limit"
+    );
+    Err(Error::new(what).hint("set one of them to 0, or leave it out"))
+}
+
 /// Refuses a data set that has neither files nor an environment, or both.
 fn of_one_kind(data: &DatasetConfig, name: &str) -> Result<()> {
     if data.files.all().iter().any(|file| file.as_os_str().is_empty()) {
@@ -418,13 +431,7 @@ impl TrainConfig {
         if let Some((key, value, rule)) = self.optimizer.wrong() {
             return wrong(format!("optimizer.{key}"), value, rule);
         }
-        if self.update.mini_batch > 0 && self.update.mini_batch_tokens > 0 {
-            let (rollouts, tokens) = (self.update.mini_batch, self.update.mini_batch_tokens);
-            let what = format!(
-                "`{name}`: `update.mini_batch` is {rollouts} and `update.mini_batch_tokens` {tokens}; a mini-batch has one limit"
-            );
-            return Err(Error::new(what).hint("set one of them to 0, or leave it out"));
-        }
+        one_limit(&self.update, name)?;
         if let Some((key, value, rule)) = self.update.loss.wrong() {
             return wrong(format!("update.loss.{key}"), value, rule);
         }
