@@ -78,7 +78,7 @@ class Spy(AllocatedGRPOTrainer):
         return loss
 
 
-class _Stop(TrainerCallback):
+class Stop(TrainerCallback):
     """A machine that goes down after so many steps."""
 
     def __init__(self, at: int):
@@ -253,7 +253,7 @@ class Trl(unittest.TestCase):
         whole, _ = trainer(f"{self.folder}/whole", save_strategy="steps", save_steps=2)
         whole.train()
         cut, _ = trainer(f"{self.folder}/cut", save_strategy="steps", save_steps=2, max_steps=6)
-        cut.add_callback(_Stop(5))
+        cut.add_callback(Stop(5))
         cut.train()
         again, _ = trainer(f"{self.folder}/cut", save_strategy="steps", save_steps=2)
         again.train(resume_from_checkpoint=f"{self.folder}/cut/trl/checkpoint-4")

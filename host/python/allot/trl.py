@@ -21,26 +21,20 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list, gather_object
 from transformers import TrainerCallback
-from trl import GRPOTrainer
 
 from .allocator import Allocator, Over, Rollout, Sample, Train
 from .errors import Error
 from .trl_batch import Answer, Batch, lengths
+from .trl_sampler import SIGNALS, Sampler, one_for_each
 from .trl_settings import BY_ROWS, check, check_version, fingerprint
 
 __all__ = ["SIGNALS", "AllocatedGRPOTrainer", "Answer", "lengths"]
 
 logger = logging.getLogger("allot.trl")
-
-Item, Result, Told = TypeVar("Item"), TypeVar("Result"), TypeVar("Told")
-
-#: The signals that the trainer can measure for each rollout: Allocator(…, signals=SIGNALS).
-SIGNALS = ("mean-log-prob", "mean-entropy")
 
 #: What was spent so far.
 COUNTS = ("allot/rollouts", "allot/tokens")
@@ -49,15 +43,7 @@ COUNTS = ("allot/rollouts", "allot/tokens")
 STATE = "allot.pt"
 
 
-class _Generated(Exception):  # noqa: N818
-    """Leaves TRL's computation of a batch once it has generated: what follows is not about this batch."""
-
-    def __init__(self, prompts: list[Any], generated: tuple[Any, ...]):
-        super().__init__()
-        self.prompts, self.generated = prompts, generated
-
-
-class AllocatedGRPOTrainer(GRPOTrainer):
+class AllocatedGRPOTrainer(Sampler):
     """TRL's GRPO trainer, with the rollouts that a policy's plans ask for."""
 
     def __init__(
@@ -74,8 +60,6 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         self.correct = correct
         #: The rows that are currently passed to TRL.
         self._batch: Batch | None = None
-        #: Whether TRL is to stop after it has generated.
-        self._only_generates = False
         #: Whether TRL is about to compute log-probabilities that were computed when the rows were sampled.
         self._logps_are_known = False
         #: Whether TRL asked for a batch after the run's end.
@@ -83,6 +67,8 @@ class AllocatedGRPOTrainer(GRPOTrainer):
         #: The data set's fingerprint, once it is needed.
         self._fingerprint: str | None = None
         check(self)
+        if self.rollout_func is not None:
+            self.rollout_func = one_for_each(self.rollout_func)
         self.add_callback(_Steps(self))
 
     # === Sampling ===
@@ -110,7 +96,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
             output = super()._generate_and_score_completions(batch.inputs)
         batch.tell(self._logs)
         # TRL took rows in a line for groups.
-        self._metrics["train"]["frac_reward_zero_std"].pop()
+        del self._metrics["train"]["frac_reward_zero_std"]
 
         scale = total / len(rows) if rows and self.loss_type in BY_ROWS else 1.0
         advantages = batch.advantages(scale)
@@ -136,10 +122,7 @@ class AllocatedGRPOTrainer(GRPOTrainer):
             # vLLM says log-probabilities of each rollout: TRL then expects them, of padding too.
             told = self.use_vllm or any(row.answer.logprobs is not None for row in self._batch.rows)
             return self._batch.generated(told=told)
-        generated = super()._generate(prompts)
-        if self._only_generates:
-            raise _Generated(prompts, generated)
-        return generated
+        return super()._generate(prompts)
 
     def _next_batch(self) -> Train | None:
         """Samples until there is something to train on, or the run is over. The same in all processes."""
@@ -185,116 +168,19 @@ class AllocatedGRPOTrainer(GRPOTrainer):
                     answer=answer,
                 )
 
-    def _answered(self, prompts: list[int]) -> list[tuple[Answer, float | None]]:
-        """An answer to each of this process's prompts, and its reward: None if it has none."""
-        rows = [dict(self.train_dataset[prompt]) for prompt in prompts]
-        # One by one: TRL would treat `num_generations` consecutive rows as the same prompt.
-        several, self.num_generations, self._only_generates = self.num_generations, 1, True
-        try:
-            super()._generate_and_score_completions(rows)
-            raise AssertionError("TRL generated nothing")
-        except _Generated as done:
-            texts, generated = done.prompts, done.generated
-        finally:
-            self.num_generations, self._only_generates = several, False
-        prompt_ids, completion_ids, masks, completions, logprobs, further, images, _ = generated
-        if len(completion_ids) != len(rows):
-            raise Error(
-                f"`rollout_func` returned {len(completion_ids)} rows for {len(rows)} prompts",
-                "one for each: TRL has no several rows of one rollout but in its asynchronous trainer",
-            )
-        if images is not None:
-            raise Error("a tool or an environment answered with an image", "let it answer with text")
-        for name, values in further.items():
-            for i, row in enumerate(rows):
-                row[name] = values[i] if isinstance(values, list) else values
-        # TRL gathers the rewards of all processes.
-        rewards = super()._calculate_rewards(rows, texts, completions, completion_ids)
-        rewards = rewards[self.accelerator.process_index * len(rows) :][: len(rows)]
-        totals = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
-        unscorable = torch.isnan(rewards).all(dim=1)
-        extra = {name: _plain(values) for name, values in self._pending_extra_logs.items()}
-        self._pending_extra_logs.clear()
-        answered = []
-        for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
-            answer = Answer(
-                list(prompt),
-                list(ids),
-                None if logprobs is None else list(logprobs[i]),
-                rewards[i].tolist(),
-                mask=None if masks is None else list(masks[i]),
-                prompt=texts[i],
-                completion=completions[i],
-                extra={name: values[i] for name, values in extra.items() if len(values) == len(rows)},
-            )
-            answered.append((answer, None if unscorable[i] else totals[i].item()))
-        return answered
-
     def _score(self, answers: list[Answer]) -> list[dict[str, float]]:
         """Stores log-probabilities under the current model in the answers; returns their signals."""
         signals = []
         size = self.args.per_device_train_batch_size * self.accelerator.num_processes
         for start in range(0, len(answers), size):
             chunk = answers[start : start + size]
-            for answer, (logps, measured) in zip(chunk, self._shared(chunk, self._measured), strict=True):
+            results = self._shared(
+                chunk, lambda part: self._measured(part, signals=bool(self.allocator.signals))
+            )
+            for answer, (logps, measured) in zip(chunk, results, strict=True):
                 answer.logps = logps
                 signals.append(measured)
         return signals
-
-    def _measured(self, answers: list[Answer]) -> list[tuple[torch.Tensor, dict[str, float]]]:
-        """The log-probabilities of each of this process's answers, and its signals."""
-        prompts, prompt_mask = self._padded([a.prompt_ids for a in answers], left=True)
-        tokens, mask = self._padded([a.completion_ids for a in answers], left=False)
-        with torch.no_grad():
-            logps, entropies, _ = self._get_per_token_logps_and_entropies(
-                self.model,
-                torch.cat([prompts, tokens], dim=1),
-                torch.cat([prompt_mask, mask], dim=1),
-                tokens.size(1),
-                compute_entropy=bool(self.allocator.signals),
-            )
-        measured = []
-        for i, answer in enumerate(answers):
-            n = len(answer.completion_ids)
-            # A copy: what is sent to other processes would be the whole chunk's.
-            own, signals = logps[i, :n].float().cpu().clone(), {}
-            if entropies is not None:
-                by_model = torch.tensor(answer.generated, dtype=torch.bool)
-                means = (own[by_model].mean().item(), entropies[i, :n].float().cpu()[by_model].mean().item())
-                signals = dict(zip(SIGNALS, means, strict=True))
-            measured.append((own, signals))
-        return measured
-
-    def _padded(self, lists: list[list[int]], *, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Padded token ids, and the mask of real ones."""
-        side = "left" if left else "right"
-        pad = torch.nn.utils.rnn.pad_sequence
-        ids = pad([torch.tensor(x) for x in lists], True, self._tokenizer.pad_token_id, side)
-        mask = pad([torch.ones(len(x), dtype=torch.long) for x in lists], True, 0, side)
-        return ids.to(self.accelerator.device), mask.to(self.accelerator.device)
-
-    # === Several processes ===
-
-    def _from_main(self, tell: Callable[[], Told]) -> Told:
-        """What `tell` returns in the main process, in all of them."""
-        if self.accelerator.num_processes == 1:
-            return tell()
-        told = [tell() if self.accelerator.is_main_process else None]
-        broadcast_object_list(told)
-        return told[0]
-
-    def _shared(self, items: list[Item], work: Callable[[list[Item]], list[Result]]) -> list[Result]:
-        """The results of `work`, of which each process does an equal part: TRL's own calls want equal numbers.
-
-        If the items don't divide, some are done twice, and counted once.
-        """
-        processes = self.accelerator.num_processes
-        if processes == 1:
-            return work(items)
-        each = -(-len(items) // processes)
-        padded = items + items[:1] * (each * processes - len(items))
-        start = self.accelerator.process_index * each
-        return gather_object(work(padded[start : start + each]))[: len(items)]
 
     # === Passing rollouts to TRL ===
 
@@ -371,13 +257,18 @@ class _Steps(TrainerCallback):
         self.trainer = trainer
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        record, steps = self.trainer.allocator.record, self.trainer.allocator.steps
-        there = record is not None and os.path.exists(os.path.join(record, "record.jsonl"))
-        if self.trainer.accelerator.is_main_process and steps == 0 and there:
+        if (record := self.trainer._from_main(self._record_in_use)) is not None:
             raise Error(
                 f"there is a record in `{record}` already",
                 "give the allocator another `record`, or go on with that run: train(resume_from_checkpoint=…)",
             )
+
+    def _record_in_use(self) -> str | None:
+        """The folder of the record, if it has one that this run does not go on with."""
+        record = self.trainer.allocator.record
+        if record is None or self.trainer.allocator.steps > 0:
+            return None
+        return record if os.path.exists(os.path.join(record, "record.jsonl")) else None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         trainer = self.trainer
@@ -405,8 +296,3 @@ class _Steps(TrainerCallback):
         state = {**self.trainer.allocator.state_dict(), "dataset": self.trainer._of_dataset()}
         torch.save(state, unfinished)
         os.replace(unfinished, os.path.join(folder, STATE))
-
-
-def _plain(values: list[Any]) -> list[Any]:
-    """As a checkpoint can hold them."""
-    return [value if isinstance(value, (str, int, float, type(None))) else str(value) for value in values]

@@ -105,8 +105,7 @@ def _of_sizes(trainer: Any) -> Wrong | None:
         return (
             f"a step of the run trains on {allocator.batch} rollouts, and TRL's batch has "
             f"{args.generation_batch_size} rows",
-            "raise generation_batch_size, or lower `groups` or `rollouts`; rows that are left over cost next to "
-            "nothing",
+            "raise generation_batch_size: rows that are left over cost next to nothing",
         )
     return None
 
