@@ -50,7 +50,9 @@ PARSED = {
         "content": {"close_pattern": "<\\|im_end\\|>\\s*", "content": "text"},
     },
 }
-PROMPTS = Dataset.from_list([{"prompt": [{"role": "user", "content": f"{i}"}], "start": i} for i in range(24)])
+PROMPTS = Dataset.from_list(
+    [{"prompt": [{"role": "user", "content": f"{i}"}], "start": i} for i in range(24)]
+)
 LONGEST = 128
 
 
@@ -189,9 +191,7 @@ class Environments(unittest.TestCase):
         self.assertTrue(several, "no episode of several turns")
         for row in several:
             read = [
-                i
-                for i, own in zip(row.answer.completion_ids, row.answer.generated, strict=True)
-                if not own
+                i for i, own in zip(row.answer.completion_ids, row.answer.generated, strict=True) if not own
             ]
             text = spy.processing_class.decode(read)
             self.assertIn("<|im_start|>tool\nsum ", text)
@@ -210,13 +210,17 @@ class Environments(unittest.TestCase):
         more |= {"per_device_train_batch_size": 24}
         whole = trainer(f"{self.folder}/whole", run=run, **more)
         whole.train()
-        self.assertTrue(any(row.age for batch in whole.batches[2:] for row in batch.rollouts), "none was held")
+        self.assertTrue(
+            any(row.age for batch in whole.batches[2:] for row in batch.rollouts), "none was held"
+        )
         cut = trainer(f"{self.folder}/cut", run=run, **more)
         cut.add_callback(Stop(3))
         cut.train()
         again = trainer(f"{self.folder}/cut", run=run, **more)
         again.train(resume_from_checkpoint=f"{self.folder}/cut/trl/checkpoint-2")
-        records = [(Path(self.folder) / name / "record/record.jsonl").read_bytes() for name in ("whole", "cut")]
+        records = [
+            (Path(self.folder) / name / "record/record.jsonl").read_bytes() for name in ("whole", "cut")
+        ]
         self.assertEqual(*records)
         for a, b in zip(weights(whole), weights(again), strict=True):
             self.assertTrue(torch.equal(a, b))
@@ -247,7 +251,12 @@ class Environments(unittest.TestCase):
         dataset = PROMPTS.map(lambda row: {"environment": ["sum", "product"][row["start"] % 2]})
         environments = {"sum": Sum, "product": Product}
         spy = trainer(
-            self.folder, "uniform", kind=Mixed, dataset=dataset, environment_factory=environments, tools=[twice]
+            self.folder,
+            "uniform",
+            kind=Mixed,
+            dataset=dataset,
+            environment_factory=environments,
+            tools=[twice],
         )
         spy.train()
         self.assertEqual(Sum.began + Product.began, spy.allocator.spent["run_rollouts"])
@@ -255,7 +264,9 @@ class Environments(unittest.TestCase):
             for row in batch.rollouts:
                 shown = spy.processing_class.decode(row.answer.prompt_ids)
                 self.assertEqual("multiply" in shown, row.prompt % 2 == 1)
-        read = [m for b in spy.batches for row in b.rollouts for m in row.answer.completion if m["role"] == "tool"]
+        read = [
+            m for b in spy.batches for row in b.rollouts for m in row.answer.completion if m["role"] == "tool"
+        ]
         self.assertTrue(read)
         self.assertTrue(all(int(message["content"].split()[1]) % 2 == 0 for message in read))
 

@@ -147,6 +147,8 @@ class Allocator:
         self.prompts, self.batch = len(lengths), groups * rollouts
         #: The run's folder, if it has one.
         self.record = None if record is None else fspath(record)
+        #: Whether the trainer updates as `Train.update` says.
+        self.updates_as_told = update is not None
         #: Unscorable rollouts of the current step, and the waste of the last one, None if nothing became known.
         self._unscorable, self._waste = 0, None
         #: The signals that the policy needs for each rollout.

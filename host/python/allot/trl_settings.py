@@ -85,6 +85,11 @@ def _of_steps(trainer: Any) -> Wrong | None:
             "an optimizer step of it goes over several batches",
             "let steps_per_generation be gradient_accumulation_steps, or a multiple",
         )
+    if trainer.allocator.updates_as_told:
+        return (
+            "the allocator's policy may change how a batch is updated on, and TRL's own settings do that",
+            "leave out the allocator's `update`; num_iterations and steps_per_generation say how TRL updates",
+        )
     by_steps = str(args.save_strategy) in ("steps", "SaveStrategy.STEPS")
     if by_steps and args.save_steps % optimizer_steps != 0:
         return (
