@@ -5,12 +5,17 @@ Needs TRL 1.16; skipped without it.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import os
+import re
 import tempfile
 import unittest
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import patch
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -24,9 +29,10 @@ from recorded import allot as program
 if find_spec("trl") is None:
     raise unittest.SkipTest("no TRL here")
 
+import pandas
 import torch
 import transformers
-from allot.trl import SIGNALS, AllocatedGRPOTrainer, lengths
+from allot.trl import SIGNALS, AllocatedGRPOTrainer, Answer, lengths
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig
@@ -78,7 +84,7 @@ class Spy(AllocatedGRPOTrainer):
         return loss
 
 
-class _Stop(TrainerCallback):
+class Stop(TrainerCallback):
     """A machine that goes down after so many steps."""
 
     def __init__(self, at: int):
@@ -89,12 +95,12 @@ class _Stop(TrainerCallback):
         return control
 
 
-def trainer(folder: str, policy="pilot-commit", run=None, allocator=None, **more):
+def trainer(folder: str, policy="pilot-commit", run=None, allocator=None, dataset=PROMPTS, **more):
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     allocator = allocator or allot.Allocator(
         policy,
-        lengths(PROMPTS, tokenizer),
+        lengths(dataset, tokenizer),
         **{
             "steps": 6,
             "groups": 3,
@@ -130,7 +136,7 @@ def trainer(folder: str, policy="pilot-commit", run=None, allocator=None, **more
         model=AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32),
         reward_funcs=judge,
         args=GRPOConfig(**args),
-        train_dataset=PROMPTS,
+        train_dataset=dataset,
         processing_class=tokenizer,
         allocator=allocator,
     ), judge
@@ -253,7 +259,7 @@ class Trl(unittest.TestCase):
         whole, _ = trainer(f"{self.folder}/whole", save_strategy="steps", save_steps=2)
         whole.train()
         cut, _ = trainer(f"{self.folder}/cut", save_strategy="steps", save_steps=2, max_steps=6)
-        cut.add_callback(_Stop(5))
+        cut.add_callback(Stop(5))
         cut.train()
         again, _ = trainer(f"{self.folder}/cut", save_strategy="steps", save_steps=2)
         again.train(resume_from_checkpoint=f"{self.folder}/cut/trl/checkpoint-4")
@@ -288,25 +294,207 @@ class Trl(unittest.TestCase):
         self.assertAlmostEqual(rollout.signals["mean-log-prob"], rollout.answer.logps.mean().item(), 6)
         self.assertTrue(rollout.signals["mean-log-prob"] < 0 < rollout.signals["mean-entropy"])
 
+    def test_signals_leave_out_what_a_tool_said(self):
+        spy, _ = trainer(self.folder)
+        answer = Answer([5, 6], [7, 8, 9, 10], None, [1.0], mask=[1, 0, 0, 1])
+        logps, signals = spy._measured([answer], signals=True)[0]
+        self.assertAlmostEqual(signals["mean-log-prob"], (logps[0] + logps[3]).item() / 2, 6)
+
+    def test_curves_reach_the_trainer_s_log_with_the_waste_beside_the_reward(self):
+        reports = "tensorboard" if find_spec("tensorboard") else "none"
+        spy, _ = trainer(self.folder, "pilot-commit", {"steps": 4}, max_steps=4, report_to=reports)
+        judge, seen = spy.reward_funcs[0], []
+
+        def now_and_then(completions, **more):
+            # Each seventh answer can't be judged.
+            seen.extend(completions)
+            told = judge(completions=completions, **more)
+            return [None if i % 7 == 0 else r for i, r in enumerate(told, len(seen))]
+
+        spy.reward_funcs[0] = now_and_then
+        spy.train()
+        steps = lines(Path(self.folder) / "record", "step")
+        unscorable = [0] * len(steps)
+        for line in lines(Path(self.folder) / "record", "rollouts"):
+            unscorable[line["step"]] += sum(s.get("unscorable", 0) for s in line["sampled"])
+        self.assertTrue(any(unscorable))
+        # A step without an update is logged with the next one that has one: their mean.
+        waste, since = [], []
+        for step, n in zip(steps, unscorable, strict=True):
+            since.append(1 - step["effective"] / (step["trained"] + step["released"] + step["stale"] + n))
+            if step["updated"]:
+                waste.append(sum(since) / len(since))
+                since = []
+        if since:
+            waste.append(sum(since) / len(since))
+        logged = [log for log in spy.state.log_history if "allot/waste" in log]
+        for log, expected in zip(logged, waste, strict=True):
+            self.assertAlmostEqual(log["allot/waste"], expected, 6)
+            self.assertIn("allot/reward", log)
+            self.assertNotIn("frac_reward_zero_std", log)
+        if reports == "none":
+            self.skipTest("no tensorboard here")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        events = next(Path(self.folder).rglob("events.out.*"))
+        told = EventAccumulator(str(events.parent))
+        told.Reload()
+        curve = [event.value for event in told.Scalars("train/allot/waste")]
+        self.assertEqual(len(curve), len(waste))
+        self.assertAlmostEqual(curve[-1], waste[-1], 5)
+        self.assertTrue({"train/allot/reward", "train/reward"} <= set(told.Tags()["scalars"]))
+
+    def test_counts_are_the_last_ones_and_a_step_without_a_batch_is_part_of_the_curve(self):
+        spy, judge = trainer(self.folder, "dapo", {"steps": 6}, max_steps=3, logging_steps=3)
+        # What is sampled first teaches nothing: a step without an update.
+        spy.reward_funcs[0] = lambda completions, **more: (
+            [1.0] * len(completions) if spy.allocator.steps < 1 else judge(completions=completions, **more)
+        )
+        spy.train()
+        steps = lines(Path(self.folder) / "record", "step")
+        self.assertFalse(steps[0]["updated"])
+        log = next(log for log in spy.state.log_history if "allot/waste" in log)
+        self.assertEqual(log["allot/rollouts"], steps[-1]["spent"]["run_rollouts"])
+        known = [step["trained"] + step["released"] + step["stale"] for step in steps]
+        wastes = [1 - step["effective"] / n for step, n in zip(steps, known, strict=True)]
+        self.assertAlmostEqual(log["allot/waste"], sum(wastes) / len(wastes), 6)
+
+    def test_the_table_of_completions_is_of_what_was_trained_on(self):
+        spy, judge = trainer(
+            self.folder,
+            "pilot-commit",
+            {"steps": 1},
+            max_steps=1,
+            log_completions=True,
+            per_device_train_batch_size=10,
+        )
+
+        def telling(completions, log_extra, **more):
+            log_extra("length", [len(c) for c in completions])
+            return judge(completions=completions, **more)
+
+        spy.reward_funcs[0] = telling
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            spy.train()
+        rows = spy.batches[0].rollouts
+        self.assertGreater(20, len(rows))
+        table = pandas.read_parquet(next(Path(self.folder).rglob("completions_*.parquet")))
+        self.assertEqual(table["advantage"].tolist(), [row.advantage for row in rows])
+        self.assertEqual(table["prompt"].tolist(), [PROMPTS[row.prompt]["prompt"] for row in rows])
+        self.assertEqual(table["completion"].tolist(), [row.answer.completion for row in rows])
+        self.assertEqual(table["length"].tolist(), [len(row.answer.completion) for row in rows])
+        self.assertEqual(table["judge"].tolist(), [row.answer.rewards[0] for row in rows])
+
     def test_what_can_t_be_done_right_is_refused_in_a_sentence(self):
+        fewer = PROMPTS.select(range(20))
+        tokenizer = AutoTokenizer.from_pretrained(MODEL)
+        of_all = allot.Allocator(
+            "uniform", lengths(PROMPTS, tokenizer), steps=6, groups=3, rollouts=4, longest=6, engine="trl"
+        )
         for more, what in [
             ({"loss_type": "bnpo"}, "its loss `bnpo` counts rows of filling"),
             ({"loss_type": "grpo", "beta": 0.1}, "its loss `grpo` with a KL term counts rows of filling"),
+            (
+                {"entropy_coef": 0.1},
+                "its entropy bonus is a mean for each part of a batch, and parts have unequal filling",
+            ),
+            (
+                {"multi_objective_aggregation": "normalize_then_sum"},
+                'its rewards are aggregated as "normalize_then_sum", and the allocator computes advantages of their sum',
+            ),
             ({"max_completion_length": 7}, "its answers get 7 tokens, and the allocator's 6"),
             (
                 {"save_strategy": "steps", "save_steps": 3, "steps_per_generation": 4},
                 "it saves every 3 optimizer steps, and a batch has 2",
             ),
+            (
+                {"per_device_train_batch_size": 4},
+                "a step of the run trains on 12 rollouts, and TRL's batch has 8 rows",
+            ),
+            (
+                {"run": {"update": {"mini_batch": 4, "passes": 2}}},
+                "the allocator's policy may change how a batch is updated on, and TRL's own settings do that",
+            ),
+            (
+                {"dataset": fewer, "allocator": of_all},
+                "its data set has 20 prompts, and the allocator 24",
+            ),
         ]:
             with self.subTest(what), self.assertRaises(allot.Error) as raised:
                 trainer(self.folder, **more)
             self.assertEqual(raised.exception.what, f"this trainer can't be allotted rollouts: {what}")
-        spy, _ = trainer(self.folder, "uniform", per_device_train_batch_size=4)
+            self.assertTrue(raised.exception.hint)
+        # A plan may pick more than groups times rollouts.
+        run = {"settings": {"pilot": 2, "commit": 6, "prompts": 9, "evict-at": 1.1}}
+        spy, _ = trainer(self.folder, "pilot-commit", run)
         with self.assertRaises(allot.Error) as raised:
             spy.train()
         self.assertEqual(
-            raised.exception.what, "the plan of step 0 trains on 12 rollouts, and TRL's batch has 8 rows"
+            raised.exception.what, "the plan of step 0 trains on 24 rollouts, and TRL's batch has 16 rows"
         )
+
+    def test_a_trl_that_was_not_tried_is_refused_before_its_trainer_is_made(self):
+        for version in ("1.15.0", "1.160.0", "2.0.0"):
+            with (
+                self.subTest(version),
+                patch("trl.__version__", version),
+                patch("trl.GRPOTrainer.__init__", side_effect=AssertionError),
+                self.assertRaises(allot.Error) as raised,
+            ):
+                trainer(self.folder)
+            self.assertEqual(
+                raised.exception.what, f"this adapter was not tried with TRL {version}, but with 1.16"
+            )
+
+    def test_a_record_that_is_there_and_another_data_set_are_refused_before_anything_is_sampled(self):
+        first, _ = trainer(self.folder, run={"steps": 2}, max_steps=2, save_strategy="steps", save_steps=1)
+        first.train()
+        kept = (Path(self.folder) / "record/record.jsonl").read_bytes()
+        spy, judge = trainer(self.folder, run={"steps": 2}, max_steps=2)
+        with self.assertRaises(allot.Error) as raised:
+            spy.train()
+        self.assertEqual(raised.exception.what, f"there is a record in `{self.folder}/record` already")
+        self.assertIn("another `record`", raised.exception.hint)
+
+        # Prompts as long as those, in a column that rewards read.
+        other = Dataset.from_list([{**row, "easy": (row["easy"] + 1) % 5} for row in PROMPTS])
+        spy, judge = trainer(self.folder, run={"steps": 2}, dataset=other, max_steps=2)
+        checkpoint = f"{self.folder}/trl/checkpoint-1"
+        with self.assertRaises(allot.Error) as raised:
+            spy.train(resume_from_checkpoint=checkpoint)
+        self.assertEqual(raised.exception.what, f"`{checkpoint}` is of a run on another data set")
+        self.assertIn("`train_dataset`", raised.exception.hint)
+        self.assertEqual(judge.rollouts, 0)
+        self.assertEqual((Path(self.folder) / "record/record.jsonl").read_bytes(), kept)
+
+    def test_a_batch_that_does_not_divide_is_refused_by_trl(self):
+        with self.assertRaisesRegex(
+            ValueError, r"generation_batch_size \(20\) must be divisible by the global"
+        ):
+            trainer(self.folder, gradient_accumulation_steps=1, generation_batch_size=20)
+
+    def test_policies_that_ship_run_or_say_what_trl_does_not_give_them(self):
+        page = (ROOT / "docs/how-to/trl.md").read_text()
+        table = dict(re.findall(r"^\| `([\w-]+)`.* \| (.*) \|$", page, re.M))
+        tokenizer = AutoTokenizer.from_pretrained(MODEL)
+        columns = {"difficulty": [i % 100 for i in range(24)], "source": ["a", "b"] * 12}
+        for policy in allot.shipped():
+            given = {
+                "steps": 3,
+                "groups": 2,
+                "rollouts": 4,
+                "longest": 6,
+                "engine": "trl",
+                "columns": columns,
+            }
+            try:
+                allot.Allocator(policy, lengths(PROMPTS, tokenizer), signals=SIGNALS, **given)
+            except allot.Error as error:
+                missing = re.search(r"needs `([\w-]+)`", error.what)[1]
+                self.assertIn(f"`{missing}`", table.get(policy, ""), f"{policy} is refused without a reason")
+            else:
+                self.assertNotIn(policy, table, f"{policy} is not refused")
 
 
 if __name__ == "__main__":

@@ -109,6 +109,30 @@ class Processes(unittest.TestCase):
                 # DDP takes the mean over processes.
                 self.assertAlmostEqual(sum(rank["losses"][0] for rank in ranks) / 2, expected, 5)
 
+    def test_episodes_of_two_processes_are_paid_for_once_and_learned_from_by_the_model_s_tokens(self):
+        main, other = launch(
+            self.folder,
+            episodes=True,
+            policy="uniform",
+            run={"steps": 1},
+            max_steps=1,
+            per_device_train_batch_size=8,
+            gradient_accumulation_steps=1,
+            beta=0.0,
+        )
+        self.assertEqual(main["began"] + other["began"], main["spent"]["run_rollouts"])
+        self.assertEqual(main["made"] + other["made"], main["spent"]["run_tokens"])
+        rows = main["rows"]
+        self.assertTrue(any(own < n for _, own, n in rows), "no episode of several turns")
+        expected = -sum(a * own for a, own, _ in rows) / sum(own for _, own, _ in rows)
+        self.assertAlmostEqual((main["losses"][0] + other["losses"][0]) / 2, expected, 5)
+
+    def test_a_batch_that_does_not_divide_by_the_processes_is_refused_with_the_key_to_change(self):
+        with self.assertRaisesRegex(
+            AssertionError, r"generation_batch_size \(12\) must be divisible by the global"
+        ):
+            launch(self.folder, generation_batch_size=12, per_device_train_batch_size=4)
+
     def test_what_does_not_divide_by_two_is_padded_and_charged_once(self):
         ranks = launch(
             self.folder, policy="uniform", run={"rollouts": 3, "groups": 3, "steps": 2}, max_steps=2

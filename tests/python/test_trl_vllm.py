@@ -1,6 +1,7 @@
 """TRL with vLLM in server mode, on a CPU: TRL's own client, over HTTP, to a server that answers as `vllm serve` does.
 
 The server samples with a copy of the model. TRL sends weights over NCCL, which needs a GPU: here they are copied.
+If `ALLOT_VLLM` names a program `vllm`, the same once more with a real server, which reads the weights from a file.
 
 Needs TRL 1.16; skipped without it.
 """
@@ -8,6 +9,9 @@ Needs TRL 1.16; skipped without it.
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
 import tempfile
 import threading
 import unittest
@@ -16,14 +20,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import patch
 
+from recorded import ROOT
 from recorded import allot as program
 
 if find_spec("trl") is None:
     raise unittest.SkipTest("no TRL here")
 
 import torch
+from safetensors.torch import save_file
 from test_trl import MODEL, trainer
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl.generation.vllm_client import VLLMClient
 
 
@@ -109,8 +115,12 @@ class Vllm(unittest.TestCase):
         self.vllm = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": f"http://{host}:{port}"}
 
     def test_rollouts_of_a_server_are_paid_for_once_and_measured_from_the_weights_that_sampled_them(self):
+        self.assertEqual(self.run_of(self.vllm), self.server.updates)
+
+    def run_of(self, vllm: dict) -> int:
+        """A run whose rollouts the server samples; its number of updates."""
         settings = {"pilot": 2, "commit": 6, "prompts": 9, "evict-at": 1.1}
-        more = {"per_device_train_batch_size": 16, "learning_rate": 1e-3, **self.vllm}
+        more = {"per_device_train_batch_size": 16, "learning_rate": 1e-3, **vllm}
         spy, judge = trainer(
             self.folder, "pilot-commit", {"steps": 8, "settings": settings}, max_steps=8, **more
         )
@@ -131,16 +141,67 @@ class Vllm(unittest.TestCase):
         self.assertEqual((judge.rollouts, judge.tokens), (spent["run_rollouts"], spent["run_tokens"]))
         self.assertEqual(judge.wrong_prompts, 0)
         program("replay", Path(self.folder) / "record", "pilot-commit")
-        # The server had the new weights once for each batch.
-        self.assertEqual(self.server.updates, spy.state.global_step)
         # It samples as the trainer computes: what TRL corrects for is nothing, for held rollouts too.
         self.assertTrue(any(late for late, _ in ratios), "none was ever held")
         self.assertLess(max(gap for _, gap in ratios), 1e-3)
+        # The server had the new weights once for each batch.
+        return spy.state.global_step
 
     def test_the_end_of_the_budget_is_the_end_of_the_training(self):
         spy, judge = trainer(self.folder, "uniform", {"budget": {"rollouts": 30}}, **self.vllm)
         spy.train()
         self.assertEqual((judge.rollouts, spy.allocator.over), (30, "the budget is spent"))
+
+
+@unittest.skipUnless(os.environ.get("ALLOT_VLLM"), "no real vLLM here: ALLOT_VLLM names a program")
+class Real(unittest.TestCase):
+    def test_a_real_vllm(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder, self.updates = scratch.name, 0
+        # Untied: on a CPU vLLM does not put a tied head's new weights in.
+        source, model = ROOT / "tests/cases/models/tiny-qwen3-untied-sharded", Path(self.folder) / "model"
+        AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).save_pretrained(model)
+        AutoTokenizer.from_pretrained(source).save_pretrained(model)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        options = "--dtype float32 --enforce-eager --max-model-len 256 --max-num-seqs 16 --host 127.0.0.1"
+        options += f" --logprobs-mode processed_logprobs --max-logprobs -1 --port {port}"
+        env = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+        server = subprocess.Popen(
+            [os.environ["ALLOT_VLLM"], "serve", model, *options.split()],
+            env={**os.environ, **env},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.addCleanup(server.wait)
+        self.addCleanup(server.terminate)
+        test = self
+
+        class Client(VLLMClient):
+            def init_communicator(self, device=0):
+                pass
+
+            def update_named_params(self, metadata, named_params):
+                test.updates += 1
+                weights = {name: weight.detach().clone() for name, weight in named_params}
+                save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+                self._post(f"{url}/collective_rpc", json={"method": "reload_weights"})
+
+        for module in ("generation.vllm_client", "generation.vllm_generation"):
+            patched = patch(f"trl.{module}.is_vllm_available", return_value=True)
+            patched.start()
+            self.addCleanup(patched.stop)
+        more = {
+            "use_vllm": True,
+            "vllm_mode": "server",
+            "vllm_server_base_url": url,
+            "vllm_server_timeout": 300,
+        }
+        with patch("trl.generation.vllm_generation.VLLMClient", Client), patch("test_trl.MODEL", model):
+            self.assertEqual(Vllm.run_of(self, more), self.updates)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One process of a run under TRL, which test_trl_processes.py starts: trl_process.py FOLDER JSON
 
 It writes what it saw to FOLDER/rank-N.json. `kill_at` names a rank and a rollout at which that process is killed, as
-by a machine that goes down; `resume` names a checkpoint.
+by a machine that goes down; `resume` names a checkpoint; with `episodes` the run is of test_trl_environments.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+import test_trl_environments
 import torch
 from test_trl import Judge, trainer
 from transformers import TrainingArguments
@@ -30,8 +31,23 @@ class Mortal(Judge):
         return rewards
 
 
+def episodes(folder: str, given: dict) -> None:
+    spy = test_trl_environments.trainer(folder, environment_factory=test_trl_environments.Sum, **given)
+    spy.train()
+    seen = {"began": test_trl_environments.Sum.began, "made": spy.made, "spent": spy.allocator.spent}
+    seen["losses"] = spy.losses
+    seen["rows"] = [
+        (row.advantage, sum(row.answer.generated), len(row.answer.completion_ids))
+        for batch in spy.batches
+        for row in batch.rollouts
+    ]
+    (Path(folder) / f"rank-{spy.accelerator.process_index}.json").write_text(json.dumps(seen))
+
+
 def main(folder: str, given: dict) -> None:
     rank = int(os.environ.get("RANK", 0))
+    if given.pop("episodes", False):
+        return episodes(folder, given)
     resume, kill_at = given.pop("resume", None), given.pop("kill_at", None)
     spy, _ = trainer(folder, **given)
     judge = Mortal()

@@ -162,6 +162,14 @@ class Allocator:
         self.longest = longest
         #: The run's sampling temperature, and what a policy may choose by request.
         self.temperature, self.requests = float(temperature), dict(requests) if requests else None
+        #: The number of prompts, and of the rollouts that a step trains on if all goes as the run's numbers say.
+        self.prompts, self.batch = len(lengths), groups * rollouts
+        #: The run's folder, if it has one.
+        self.record = None if record is None else fspath(record)
+        #: Whether the trainer updates as `Train.update` says.
+        self.updates_as_told = update is not None
+        #: Unscorable rollouts of the current step, and the waste of the last one, None if nothing became known.
+        self._unscorable, self._waste = 0, None
         #: The signals that the policy needs for each rollout.
         self.signals: list[str] = self.policy.describe()["signals"]
         self._answers: dict[int, Any] = {}
@@ -192,7 +200,7 @@ class Allocator:
                 "parameters": None if parameters is None else int(parameters),
                 "engine": engine,
                 "training": training,
-                "folder": None if record is None else fspath(record),
+                "folder": self.record,
             },
         )
 
@@ -239,6 +247,7 @@ class Allocator:
         """Takes what was sampled: a rollout for each that was granted, draw by draw."""
         told = [self._told(rollout) for rollout in rollouts]
         first, on_hand = self._native.sampled(told)
+        self._unscorable += sum(rollout.reward is None for rollout in rollouts)
         for i, (rollout, there) in enumerate(zip(rollouts, on_hand, strict=True)):
             if there:
                 self._answers[first + i] = rollout.answer
@@ -273,6 +282,7 @@ class Allocator:
                 self._answers.pop(rollout, None)
         self._picked = []
         step: dict[str, Any] = told["step"]
+        self._waste, self._unscorable = _waste(step, self._unscorable), 0
         return step
 
     def scored(self, accuracy: float) -> None:
@@ -304,10 +314,15 @@ class Allocator:
         return self._native.spent
 
     def metrics(self, step: Mapping[str, Any] | None = None) -> dict[str, float]:
-        """For a trainer's log, as allot/NAME: what was spent so far, and of a step what `trained` told of it."""
+        """For a trainer's log, as allot/NAME: what was spent so far, and of a step what `trained` told of it.
+
+        `waste` is of the rollouts whose fate the last step decided: the share not trained on with an advantage.
+        """
         names = ("reward", "trained", "effective", "released", "flat", "held", "stale") if step else ()
         told = {"rollouts": self.spent["run_rollouts"], "tokens": self.spent["run_tokens"]}
         told |= {name: step[name] for name in names}
+        if step and self._waste is not None:
+            told["waste"] = self._waste
         return {f"allot/{name}": float(value) for name, value in told.items()}
 
     @property
@@ -330,6 +345,16 @@ def _draw(sampling: Mapping[str, Any] | None, **draw: Any) -> Draw:
     if sampling is None:
         return Draw(**draw)
     return Draw(**draw, sampling=Sampling(sampling["temperature"], sampling["max_tokens"]))
+
+
+def _waste(step: Mapping[str, Any], unscorable: int) -> float | None:
+    """Of the rollouts whose fate a step decided, the share not trained on with an advantage. None if it decided none.
+
+    A rollout that was trained on before is not counted again.
+    """
+    trained = step["trained"] - step.get("again", 0)
+    known: int = trained + step["released"] + step["stale"] + unscorable
+    return max(1.0 - step["effective"] / known, 0.0) if known else None
 
 
 def _plain(values: Any) -> Any:
