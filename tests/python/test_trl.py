@@ -23,6 +23,7 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 warnings.simplefilter("ignore")
 
 import allot
+from guest import made, needs
 from recorded import ROOT, lines
 from recorded import allot as program
 
@@ -255,6 +256,35 @@ class Trl(unittest.TestCase):
         self.assertTrue(all(gap < 1e-5 for late, gap in seen if not late))
         self.assertTrue(all(gap > 1e-5 for late, gap in seen if late), "the weights have moved since")
 
+    def test_a_request_has_a_length_limit_of_its_own(self):
+        varies = made(Path(self.folder) / "guest.wasm", "varies", needs(4), temperature="1.0", tokens="2")
+        spy, _ = trainer(self.folder, varies, {"steps": 1, "requests": {"least_tokens": 2}}, max_steps=1)
+        with patch.object(spy, "_sampled", wraps=spy._sampled) as sampled:
+            spy.train()
+        draws = sampled.call_args_list[0].args[0].draws
+        short, long = (
+            [len(row.answer.completion_ids) for row in spy.batches[0].rollouts if row.prompt == draw.prompt]
+            for draw in draws
+        )
+        self.assertEqual((max(short), len(short), len(long)), (2, 3, 3))
+        self.assertGreater(max(long), 2)
+        self.assertEqual(spy.max_completion_length, 6)
+        program("replay", f"{self.folder}/record", varies)
+
+    def test_what_is_learned_from_again_is_measured_from_the_weights_that_sampled_it(self):
+        replays = made(Path(self.folder) / "guest.wasm", "replays", needs(2))
+        spy, judge = trainer(self.folder, replays, {"steps": 3}, max_steps=3, per_device_train_batch_size=16)
+        spy.train()
+        first, second, third = ({row.id: row for row in batch.rollouts} for batch in spy.batches[:3])
+        again = first.keys() & second.keys()
+        self.assertTrue(again and again & third.keys())
+        for number in again:
+            self.assertEqual((first[number].age, second[number].age), (0, 1))
+            self.assertIsNotNone(second[number].answer.logps)
+            self.assertIs(second[number].answer, first[number].answer)
+        self.assertEqual(judge.rollouts, spy.allocator.spent["run_rollouts"])
+        program("replay", f"{self.folder}/record", replays)
+
     def test_a_run_that_was_cut_off_goes_on_to_the_same_weights_and_the_same_record(self):
         whole, _ = trainer(f"{self.folder}/whole", save_strategy="steps", save_steps=2)
         whole.train()
@@ -433,6 +463,12 @@ class Trl(unittest.TestCase):
         self.assertEqual(
             raised.exception.what, "the plan of step 0 trains on 24 rollouts, and TRL's batch has 16 rows"
         )
+
+    def test_a_temperature_by_request_is_refused(self):
+        with self.assertRaises(allot.Error) as raised:
+            trainer(self.folder, "uniform", {"requests": {"temperature": [0.5, 1.5]}})
+        self.assertIn("let a policy choose the temperature", raised.exception.what)
+        self.assertIn("leave `temperature` out of `requests`", raised.exception.hint)
 
     def test_a_trl_that_was_not_tried_is_refused_before_its_trainer_is_made(self):
         for version in ("1.15.0", "1.160.0", "2.0.0"):

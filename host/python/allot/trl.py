@@ -17,6 +17,7 @@ gathered, and each gets its part of the batch. The other processes' allocators a
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from .allocator import Allocator, Over, Rollout, Sample, Train
+from .allocator import Allocator, Draw, Over, Rollout, Sample, Train
 from .errors import Error
 from .trl_batch import Answer, Batch, lengths
 from .trl_sampler import SIGNALS, Sampler, one_for_each
@@ -152,10 +153,9 @@ class AllocatedGRPOTrainer(Sampler):
 
     def _sampled(self, order: Sample) -> Iterator[Rollout]:
         """The rollouts that were granted, draw by draw."""
-        prompts = [draw.prompt for draw in order.draws for _ in range(draw.count)]
-        most = self.args.generation_batch_size
-        for start in range(0, len(prompts), most):
-            sampled = self._shared(prompts[start : start + most], self._answered)
+        for prompts, limit in _requests(order, self.args.generation_batch_size):
+            with self._at_most(limit):
+                sampled = self._shared(prompts, self._answered)
             answers = [answer for answer, _ in sampled]
             signals = self._score(answers) if self.allocator.signals else [{} for _ in answers]
             for (answer, reward), measured in zip(sampled, signals, strict=True):
@@ -248,6 +248,21 @@ class AllocatedGRPOTrainer(Sampler):
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self.train_dataset)
         return self._fingerprint
+
+
+def _requests(order: Sample, most: int) -> Iterator[tuple[list[int], int | None]]:
+    """The prompts of an order for TRL to sample, at most so many at a time, and their length limit if it is not the run's.
+
+    TRL samples all of a request with the same parameters.
+    """
+
+    def limit(draw: Draw) -> int | None:
+        return None if draw.sampling is None else draw.sampling.max_tokens
+
+    for tokens, draws in itertools.groupby(order.draws, key=limit):
+        prompts = [draw.prompt for draw in draws for _ in range(draw.count)]
+        for start in range(0, len(prompts), most):
+            yield prompts[start : start + most], tokens
 
 
 class _Steps(TrainerCallback):

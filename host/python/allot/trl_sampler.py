@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -77,6 +79,29 @@ class Sampler(GRPOTrainer):
             )
             answered.append((answer, None if unscorable[i] else totals[i].item()))
         return answered
+
+    @contextmanager
+    def _at_most(self, tokens: int | None) -> Iterator[None]:
+        """While TRL's answers have at most so many tokens, if a number is given."""
+        if tokens is None or tokens >= self.max_completion_length:
+            yield
+            return
+        # The first is read by its loop of tools, the others by what samples: transformers or vLLM.
+        longest, self.max_completion_length = self.max_completion_length, tokens
+        sampler = self.vllm_generation if self.use_vllm else self
+        name = "generation_kwargs" if self.use_vllm else "generation_config"
+        kept = getattr(sampler, name)
+        if self.use_vllm:
+            shorter = {**(kept or {}), "max_tokens": tokens}
+        else:
+            shorter = copy.deepcopy(kept)
+            shorter.max_new_tokens = tokens
+        setattr(sampler, name, shorter)
+        try:
+            yield
+        finally:
+            self.max_completion_length = longest
+            setattr(sampler, name, kept)
 
     def _measured(
         self, answers: list[Answer], *, signals: bool

@@ -90,6 +90,11 @@ def _of_steps(trainer: Any) -> Wrong | None:
             "the allocator's policy may change how a batch is updated on, and TRL's own settings do that",
             "leave out the allocator's `update`; num_iterations and steps_per_generation say how TRL updates",
         )
+    if "temperature" in (trainer.allocator.requests or {}):
+        return (
+            "the allocator's `requests` let a policy choose the temperature, and TRL computes log-probabilities at one",
+            "leave `temperature` out of `requests`; `least_tokens` is carried out",
+        )
     by_steps = str(args.save_strategy) in ("steps", "SaveStrategy.STEPS")
     if by_steps and args.save_steps % optimizer_steps != 0:
         return (
