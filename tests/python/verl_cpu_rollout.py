@@ -7,13 +7,14 @@ seeds, and weights that are sent after each update.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Generator
 from typing import Any
 
 import ray
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY, BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
@@ -27,7 +28,8 @@ class Server:
         torch.set_num_threads(1)
         config = AutoConfig.from_pretrained(path)
         self.model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-        self.end = config.eos_token_id
+        # A model of random weights hardly ever says its end: ids that the tokenizer does not know are ends, too.
+        self.end, self.known = config.eos_token_id, len(AutoTokenizer.from_pretrained(path))
         self.longest, self.most = longest, most
         self.version: int | None = None
 
@@ -61,8 +63,12 @@ class Server:
             logps.append(float(logits.log_softmax(-1)[chosen]))
             ids.append(chosen)
             new = torch.tensor([[chosen]])
-            if chosen == self.end:
+            if chosen == self.end or chosen >= self.known:
+                ids[-1] = self.end
                 break
+        if log := os.environ.get("ALLOT_TEST_REQUESTS"):
+            with open(log, "a") as lines:
+                lines.write(json.dumps({"version": self.version, "tokens": len(logps)}) + "\n")
         return TokenOutput(
             token_ids=ids[len(prompt_ids) :],
             log_probs=logps if sampling_params.get("logprobs") else None,

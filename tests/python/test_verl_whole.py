@@ -1,0 +1,265 @@
+"""Whole runs of verl under policies, on a CPU: its own entry point, trainer loop, TransferQueue, agent loops, reward workers
+and checkpoints; FSDP with two data-parallel ranks over gloo updates a tiny model. In vLLM's place samples transformers, and
+verl is told of CPUs as of other hardware: see verl_cpu_rollout.py and verl_cpu.py.
+
+Needs verl 0.9 with the packages of `.ci/trainers`; skipped without it. Some minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from importlib.util import find_spec
+from pathlib import Path
+
+from recorded import ROOT, lines
+from recorded import allot as program
+
+HERE = Path(__file__).resolve().parent
+MODEL = ROOT / "tests/cases/models/tiny-qwen2-tied"
+
+if find_spec("verl") is None:
+    raise unittest.SkipTest("no verl here")
+
+import pandas
+import torch
+import yaml
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+LONGEST = 16
+PROMPTS = 24
+REWARD = """
+import os
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
+    with open(os.environ["ALLOT_TEST_REWARDS"], "a") as lines:
+        lines.write("1\\n")
+    return float(sum(map(ord, solution_str)) % 5 < int(ground_truth))
+"""
+PILOT = {"policy": "pilot-commit", "settings": {"pilot": 2, "commit": 5}, "groups": 3, "rollouts": 6, "max_age": 2}
+
+
+def prepare(folder: Path) -> None:
+    """A data set of prompts that are always, sometimes and never answered; a model of random weights; a reward."""
+    rows = [
+        {
+            "data_source": "numbers",
+            "prompt": [{"role": "user", "content": f"{i} and {i} make"}],
+            "reward_model": {"style": "rule", "ground_truth": str(i % 6)},
+            "extra_info": {"index": i},
+        }
+        for i in range(PROMPTS)
+    ]
+    pandas.DataFrame(rows).to_parquet(folder / "prompts.parquet")
+    for i, row in enumerate(rows):
+        row["agent_name"] = ("turns", "pieces")[i % 2]
+    pandas.DataFrame(rows).to_parquet(folder / "episodes.parquet")
+    pandas.DataFrame(rows[::-1]).to_parquet(folder / "others.parquet")
+    (folder / "reward.py").write_text(REWARD)
+    loops = [{"name": c.lower(), "_target_": f"verl_cpu_loops.{c}"} for c in ("Turns", "Pieces")]
+    (folder / "loops.yaml").write_text(yaml.safe_dump(loops))
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(MODEL)).save_pretrained(folder / "model")
+    AutoTokenizer.from_pretrained(MODEL).save_pretrained(folder / "model")
+
+
+def overrides(folder: Path, name: str, kwargs: dict, *more: str, data: str = "prompts") -> list[str]:
+    """The arguments of `verl.trainer.main_ppo` for a run: verl's own for GRPO, sized for a test, and then ours."""
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    kwargs = {"seed": 1, "record": str(folder / name / "record"), **kwargs}
+    return [
+        "algorithm.adv_estimator=grpo",
+        f"data.train_files={folder}/{data}.parquet",
+        f"data.val_files={folder}/prompts.parquet",
+        "data.train_batch_size=4",
+        "data.max_prompt_length=64",
+        f"data.max_response_length={LONGEST}",
+        "data.dataloader_num_workers=0",
+        f"actor_rollout_ref.model.path={folder}/model",
+        "actor_rollout_ref.model.use_remove_padding=false",
+        f"{actor}.ppo_mini_batch_size=2",
+        f"{actor}.ppo_micro_batch_size_per_gpu=4",
+        f"{actor}.optim.lr=1e-3",
+        f"{actor}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
+        f"{rollout}.name=vllm",
+        f"{rollout}.n=4",
+        f"{rollout}.tensor_model_parallel_size=1",
+        f"{rollout}.log_prob_micro_batch_size_per_gpu=4",
+        f"{rollout}.agent.num_workers=1",
+        f"{rollout}.calculate_log_probs=true",
+        f"reward.custom_reward_function.path={folder}/reward.py",
+        "reward.num_workers=1",
+        "trainer.n_gpus_per_node=2",
+        "trainer.nnodes=1",
+        "trainer.logger=[console]",
+        "trainer.val_before_train=false",
+        "trainer.test_freq=-1",
+        "trainer.save_freq=1",
+        "trainer.total_epochs=5",
+        f"trainer.default_local_dir={folder}/{name}/verl",
+        # Without a GPU.
+        "trainer.device=cpu",
+        "actor_rollout_ref.model.external_lib=verl_cpu_rollout",
+        "+actor_rollout_ref.model.override_config.attn_implementation=eager",
+        f"{actor}.strategy=fsdp2",
+        f"{actor}.use_torch_compile=false",
+        f"{actor}.fsdp_config.use_torch_compile=false",
+        f"{actor}.fsdp_config.model_dtype=fp32",
+        f"+{actor}.fsdp_config.mixed_precision.param_dtype=fp32",
+        # Ray counts CPUs, and waits for ever where it has too few for all of verl's processes.
+        "ray_kwargs.ray_init.num_cpus=32",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+        "+ray_kwargs.ray_init.num_gpus=2",
+        "+ray_kwargs.ray_init.include_dashboard=false",
+        # allot's.
+        "trainer.v1.trainer_mode=allot",
+        f"+trainer.v1.sampler.sampler_kwargs={json.dumps(kwargs).replace(chr(34), '')}",
+        *more,
+    ]
+
+
+def train(folder: Path, name: str, kwargs: dict, *more: str, data: str = "prompts") -> str:
+    """What a run of verl says. It ends with status 0, or that is the failure."""
+    (folder / name).mkdir(exist_ok=True)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "VERL_PLATFORM": "cpu",
+        "VERL_USE_EXTERNAL_MODULES": "verl_cpu",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "ALLOT_TEST_REQUESTS": str(folder / name / "requests"),
+        "ALLOT_TEST_REWARDS": str(folder / name / "rewards"),
+    }
+    arguments = overrides(folder, name, kwargs, *more, data=data)
+    with (folder / name / "log").open("w") as out:
+        command = [sys.executable, "-W", "ignore", "-m", "verl.trainer.main_ppo", *arguments]
+        done = subprocess.run(command, env=environment, cwd=folder, stdout=out, stderr=subprocess.STDOUT, timeout=900)
+    log = re.sub(r"\x1b\[\d*m", "", (folder / name / "log").read_text())
+    if done.returncode != 0:
+        told = [line for line in log.splitlines() if "target_num_threads" not in line and " INFO " not in line]
+        raise AssertionError(f"verl ended with {done.returncode}:\n" + "\n".join(told[-60:]))
+    return log
+
+
+def counts(folder: Path) -> list[int]:
+    """How many rollouts were sampled of each prompt at a time."""
+    return [
+        len(sampled["rewards"]) + sampled.get("unscorable", 0)
+        for line in lines(folder, "rollouts")
+        for sampled in line["sampled"]
+    ]
+
+
+def logged(log: str, name: str) -> list[float]:
+    """A metric, step by step, as verl printed it."""
+    return [float(found) for found in re.findall(rf"step:\d.* - {re.escape(name)}:([-\d.e]+)", log)]
+
+
+class Whole(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix="allot-verl-", ignore_cleanup_errors=True)
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = Path(scratch.name)
+        prepare(cls.folder)
+        cls.log = train(cls.folder, "whole", {**PILOT, "budget": {"rollouts": 90}}, "trainer.test_freq=100")
+
+    def steps(self, name: str = "whole") -> list[dict]:
+        return lines(self.folder / name / "record", "step")
+
+    def weights(self, name: str, step: int) -> dict[str, torch.Tensor]:
+        path = self.folder / name / f"verl/global_step_{step}/actor/huggingface/model.safetensors"
+        return load_file(path)
+
+    def test_the_budget_s_end_is_a_normal_end(self):
+        (end,) = lines(self.folder / "whole/record", "end")
+        self.assertEqual((end["reason"], end["normal"]), ("the budget is spent", True))
+        self.assertLessEqual(end["spent"]["run_rollouts"], 90)
+        self.assertIn("allot: the budget is spent", self.log)
+        # As after verl's last step: a validation, and a checkpoint.
+        self.assertRegex(self.log, r"val-core/numbers")
+        newest = (self.folder / "whole/verl/latest_checkpointed_iteration.txt").read_text()
+        self.assertEqual(int(newest), len(logged(self.log, "actor/grad_norm")))
+
+    def test_steps_learn_from_uneven_groups(self):
+        updates = [step for step in self.steps() if step["updated"]]
+        self.assertGreater(len(updates), 2)
+        self.assertEqual(len(updates), len(logged(self.log, "actor/grad_norm")))
+        self.assertGreater(len(set(counts(self.folder / "whole/record"))), 1)
+        self.assertTrue(any(step["held"] for step in updates), "nothing was ever held")
+        before, after = load_file(self.folder / "model/model.safetensors"), self.weights("whole", len(updates))
+        self.assertEqual(before.keys(), after.keys())
+        self.assertTrue(all(not torch.equal(before[name].float(), after[name].float()) for name in before))
+
+    def test_uneven_batches_are_divided_over_the_ranks_and_none_is_lost(self):
+        trained, filled = logged(self.log, "allot/trained"), logged(self.log, "allot/filled")
+        self.assertGreater(len(set(trained)), 1)
+        # Two ranks, and optimizer steps of 2 × 4 rollouts.
+        self.assertTrue(all((a + b) % 8 == 0 for a, b in zip(trained, filled, strict=True)), (trained, filled))
+        self.assertTrue(any(filled))
+
+    def test_what_samples_has_the_weights_that_learn(self):
+        told = [json.loads(line) for line in (self.folder / "whole/requests").read_text().splitlines()]
+        self.assertGreater(len({line["version"] for line in told}), 2)
+        # verl compares the log-probabilities of both: in the first step nothing is held, and they are the same.
+        self.assertLess(logged(self.log, "training/rollout_probs_diff_max")[0], 1e-3)
+
+    def test_the_ledger_is_what_was_sampled_and_judged(self):
+        (end,) = lines(self.folder / "whole/record", "end")
+        judged = len((self.folder / "whole/rewards").read_text().splitlines()) - PROMPTS  # A validation's.
+        self.assertEqual(end["spent"]["run_rollouts"], judged)
+        self.assertEqual(sum(counts(self.folder / "whole/record")), judged)
+
+    def test_a_run_that_was_cut_off_goes_on_to_the_same_record_and_the_same_weights(self):
+        shutil.copytree(self.folder / "whole", self.folder / "cut")
+        verl = self.folder / "cut/verl"
+        (verl / "latest_checkpointed_iteration.txt").write_text("2")
+        last = len(logged(self.log, "actor/grad_norm"))
+        for step in range(3, last + 1):
+            shutil.rmtree(verl / f"global_step_{step}")
+        state = torch.load(verl / "global_step_2/allot.pt", weights_only=False)
+        self.assertIsNotNone(state["held"], "nothing was held, so this would show little")
+        # The record is longer than the checkpoint, as after a run that was killed.
+        log = train(self.folder, "cut", {**PILOT, "budget": {"rollouts": 90}})
+        self.assertEqual(len(logged(log, "actor/grad_norm")), last - 2)
+        records = [(self.folder / name / "record/record.jsonl").read_bytes() for name in ("whole", "cut")]
+        self.assertEqual(*records)
+        whole, cut = (self.weights(name, last) for name in ("whole", "cut"))
+        self.assertTrue(all(torch.equal(whole[name], cut[name]) for name in whole))
+
+    def test_episodes_of_several_turns_count_once_and_a_run_ends_by_its_steps(self):
+        more = [
+            f"actor_rollout_ref.rollout.agent.agent_loop_config_path={self.folder}/loops.yaml",
+            "trainer.total_training_steps=3",
+        ]
+        log = train(self.folder, "turns", {"policy": "prospect"}, *more, data="episodes")
+        record = self.folder / "turns/record"
+        (end,) = lines(record, "end")
+        self.assertEqual((end["reason"], end["normal"], end["steps"]), ("all steps are done", True, 3))
+        told = [json.loads(line) for line in (self.folder / "turns/requests").read_text().splitlines()]
+        rollouts = end["spent"]["run_rollouts"]
+        # By verl's own keys: four prompts of a batch, four rollouts of each, and prospect samples as many prompts once.
+        self.assertEqual(rollouts, 3 * 4 * 4)
+        self.assertEqual(len((self.folder / "turns/rewards").read_text().splitlines()), rollouts)
+        self.assertGreater(len(told), rollouts)
+        # What a tool said is nobody's token.
+        self.assertEqual(end["spent"]["run_tokens"], sum(line["tokens"] for line in told))
+        self.assertEqual(set(counts(record)), {1})
+        self.assertEqual(len(logged(log, "actor/grad_norm")), 3)
+        program("replay", record, "prospect")
+
+    def test_the_record_is_read_as_any_other(self):
+        self.assertIn("no difference", program("replay", self.folder / "whole/record", "pilot-commit"))
+        program("report", self.folder / "whole/record", "--out", self.folder / "report")
+        self.assertIn("pilot-commit", (self.folder / "report/index.html").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
