@@ -30,6 +30,9 @@ if find_spec("verl") is None:
 import pandas
 import torch
 import yaml
+from allot import Error
+from allot.verl import AllocatedTrainer
+from hydra import compose, initialize_config_module
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -169,7 +172,8 @@ class Whole(unittest.TestCase):
         cls.addClassCleanup(scratch.cleanup)
         cls.folder = Path(scratch.name)
         prepare(cls.folder)
-        cls.log = train(cls.folder, "whole", {**PILOT, "budget": {"rollouts": 90}}, "trainer.test_freq=100")
+        cls.more = ["trainer.test_freq=2", "trainer.val_before_train=true"]
+        cls.log = train(cls.folder, "whole", {**PILOT, "budget": {"rollouts": 100}}, *cls.more)
 
     def steps(self, name: str = "whole") -> list[dict]:
         return lines(self.folder / name / "record", "step")
@@ -181,7 +185,7 @@ class Whole(unittest.TestCase):
     def test_the_budget_s_end_is_a_normal_end(self):
         (end,) = lines(self.folder / "whole/record", "end")
         self.assertEqual((end["reason"], end["normal"]), ("the budget is spent", True))
-        self.assertLessEqual(end["spent"]["run_rollouts"], 90)
+        self.assertLessEqual(end["spent"]["run_rollouts"], 100)
         self.assertIn("allot: the budget is spent", self.log)
         # As after verl's last step: a validation, and a checkpoint.
         self.assertRegex(self.log, r"val-core/numbers")
@@ -213,7 +217,8 @@ class Whole(unittest.TestCase):
 
     def test_the_ledger_is_what_was_sampled_and_judged(self):
         (end,) = lines(self.folder / "whole/record", "end")
-        judged = len((self.folder / "whole/rewards").read_text().splitlines()) - PROMPTS  # A validation's.
+        validations = len(re.findall(r"val-core/numbers/[a-z]+/mean@1:|Initial validation", self.log))
+        judged = len((self.folder / "whole/rewards").read_text().splitlines()) - validations * PROMPTS
         self.assertEqual(end["spent"]["run_rollouts"], judged)
         self.assertEqual(sum(counts(self.folder / "whole/record")), judged)
 
@@ -227,7 +232,7 @@ class Whole(unittest.TestCase):
         state = torch.load(verl / "global_step_2/allot.pt", weights_only=False)
         self.assertIsNotNone(state["held"], "nothing was held, so this would show little")
         # The record is longer than the checkpoint, as after a run that was killed.
-        log = train(self.folder, "cut", {**PILOT, "budget": {"rollouts": 90}})
+        log = train(self.folder, "cut", {**PILOT, "budget": {"rollouts": 100}}, *self.more)
         self.assertEqual(len(logged(log, "actor/grad_norm")), last - 2)
         records = [(self.folder / name / "record/record.jsonl").read_bytes() for name in ("whole", "cut")]
         self.assertEqual(*records)
@@ -245,8 +250,8 @@ class Whole(unittest.TestCase):
         self.assertEqual((end["reason"], end["normal"], end["steps"]), ("all steps are done", True, 3))
         told = [json.loads(line) for line in (self.folder / "turns/requests").read_text().splitlines()]
         rollouts = end["spent"]["run_rollouts"]
-        # By verl's own keys: four prompts of a batch, four rollouts of each, and prospect samples as many prompts once.
-        self.assertEqual(rollouts, 3 * 4 * 4)
+        self.assertGreater(rollouts, 2 * 4 * 4)  # By verl's keys: four groups of four in a step.
+        self.assertEqual(rollouts, sum(counts(record)))
         self.assertEqual(len((self.folder / "turns/rewards").read_text().splitlines()), rollouts)
         self.assertGreater(len(told), rollouts)
         # What a tool said is nobody's token.
@@ -255,8 +260,46 @@ class Whole(unittest.TestCase):
         self.assertEqual(len(logged(log, "actor/grad_norm")), 3)
         program("replay", record, "prospect")
 
+    def begun(self, name: str, kwargs: dict, *more: str, data: str = "prompts") -> AllocatedTrainer:
+        """A run's trainer, as far as it is made before any model is loaded."""
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            config = compose("ppo_trainer", overrides(self.folder, name, kwargs, *more, data=data))
+        trainer = AllocatedTrainer(config)
+        trainer._init_tokenizer()
+        trainer._init_dataloader()
+        return trainer
+
+    def test_a_record_in_use_is_refused_before_a_model_is_loaded(self):
+        for more, why in [
+            (["trainer.resume_mode=disable"], "`trainer.resume_mode` is disable"),
+            ([f"trainer.default_local_dir={self.folder}/nowhere"], "has no checkpoint of that run"),
+        ]:
+            with self.assertRaises(Error) as error:
+                self.begun("whole", PILOT, *more)
+            self.assertIn(f"{self.folder}/whole/record, has a record of a run already, and ", error.exception.what)
+            self.assertIn(why, error.exception.what)
+            self.assertIn("give `record` another folder", error.exception.hint)
+
+    def test_a_checkpoint_of_another_run_is_refused_by_verl_s_key(self):
+        state = torch.load(self.folder / "whole/verl/global_step_1/allot.pt", weights_only=False)
+        for kwargs, more, data, words in [
+            (PILOT, [], "others", "the data set has other prompts"),
+            (PILOT, ["trainer.total_training_steps=9"], "prompts", "trainer.total_training_steps is 9, and was 30"),
+            (PILOT, ["data.max_response_length=32"], "prompts", "data.max_response_length is 32, and was 16"),
+            ({**PILOT, "groups": 5}, [], "prompts", "`groups` in trainer.v1.sampler.sampler_kwargs is 5, and was 3"),
+        ]:
+            buffer = self.begun("whole", kwargs, *more, data=data).replay_buffer
+            with self.assertRaises(Error) as error:
+                buffer.load_state_dict(state)
+            self.assertIn(words, error.exception.what)
+            self.assertIn("as it was, or begin another run", error.exception.hint)
+
     def test_the_record_is_read_as_any_other(self):
         self.assertIn("no difference", program("replay", self.folder / "whole/record", "pilot-commit"))
+        told = [step["accuracy"] for step in self.steps() if "accuracy" in step]
+        (head,) = lines(self.folder / "whole/record", "head")
+        self.assertEqual(len(told), len(logged(self.log, "actor/grad_norm")) // 2)
+        self.assertTrue(all(0 <= accuracy <= 1 for accuracy in [head["accuracy"], *told]))
         program("report", self.folder / "whole/record", "--out", self.folder / "report")
         self.assertIn("pilot-commit", (self.folder / "report/index.html").read_text())
 

@@ -16,6 +16,7 @@ sampled with the seed that the allocator gives it. This module does not depend o
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 from typing import Any
 
@@ -31,6 +32,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 from verl.utils.dataset.rl_dataset import collate_fn
+from verl.utils.debug import marked_timer
 
 from . import verl_config
 from .allocator import Allocator, Draw
@@ -46,6 +48,10 @@ STATE = "allot.pt"
 @register_trainer("allot")
 class AllocatedTrainer(PPOTrainerSync):
     """verl's synchronous trainer, with the batches that a policy plans."""
+
+    #: The step of the last validation and what verl found, and its share of right answers.
+    validated: tuple[int, dict[str, float]] | None = None
+    accuracy: float | None = None
 
     def __init__(self, config: DictConfig):
         verl_config.check(config, verl.__version__)
@@ -161,9 +167,40 @@ class AllocatedTrainer(PPOTrainerSync):
 
     def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
         batch = super().step(metrics, timing_raw)
+        trainer, accuracy = self.config.trainer, None
+        last = self.global_steps >= self.total_training_steps
+        if trainer.test_freq > 0 and (last or self.global_steps % trainer.test_freq == 0):
+            # verl validates after its checkpoint, but a step's accuracy belongs to the step, and that to the checkpoint.
+            # So the samplers get the new weights once more often.
+            with marked_timer("testing", timing_raw, color="green"):
+                self.checkpoint_manager.update_weights(self.global_steps)
+                self._validate_now()
+                self.checkpoint_manager.sleep_replicas()
+            accuracy = self.accuracy
         # Before verl's checkpoint, which is written right after this.
-        metrics.update(self.replay_buffer.settle())
+        metrics.update(self.replay_buffer.settle(accuracy))
         return batch
+
+    def _validate_now(self) -> dict[str, float]:
+        self.on_validate_begin()
+        metrics = self._validate()
+        self.on_validate_end()
+        return metrics
+
+    def _validate(self) -> dict[str, float]:
+        """verl's, once for a step: what it finds after the checkpoint is what was found before it."""
+        if self.validated is None or self.validated[0] != self.global_steps:
+            self.validated = self.global_steps, super()._validate()
+            if self.replay_buffer.allocator.steps == 0 and self.global_steps == 0 and self.accuracy is not None:
+                self.replay_buffer.allocator.scored(self.accuracy)
+        return self.validated[1]
+
+    def _val_metrics_update(self, *arguments: Any, **named: Any) -> dict[str, float]:
+        """Keeps the share of right answers, by the rule that tells them apart in training, for the record."""
+        told = inspect.signature(super()._val_metrics_update).bind(*arguments, **named).arguments
+        rewards = told["reward_extra_infos_dict"]["reward"]
+        self.accuracy = sum(map(self.replay_buffer.correct, rewards)) / len(rewards) if rewards else None
+        return super()._val_metrics_update(*arguments, **named)
 
     def fit(self, agent_loop_manager: Any) -> None:
         try:
@@ -184,10 +221,7 @@ class AllocatedTrainer(PPOTrainerSync):
         self.global_steps -= 1
         trainer = self.config.trainer
         if trainer.test_freq > 0 and self.global_steps % trainer.test_freq != 0:
-            self.on_validate_begin()
-            metrics = self._validate()
-            self.on_validate_end()
-            self.logger.log(data=metrics, step=self.global_steps)
+            self.logger.log(data=self._validate_now(), step=self.global_steps)
         if trainer.save_freq > 0:
             # As after sampling: verl writes checkpoints while the samplers have given their memory back.
             self.on_sample_end()

@@ -126,14 +126,14 @@ class AllocatedReplayBuffer(ReplayBuffer):
             key: (score.sum().item(), int(mask.sum())) for key, (score, mask) in zip(keys, both, strict=True)
         }
 
-    def settle(self) -> dict[str, float]:
+    def settle(self, accuracy: float | None = None) -> dict[str, float]:
         """Called after a model update. Removes what is not held from the queue; verl clears the batch."""
-        return self._settle(updated=True)
+        return self._settle(updated=True, accuracy=accuracy)
 
-    def _settle(self, updated: bool) -> dict[str, float]:
+    def _settle(self, updated: bool, accuracy: float | None = None) -> dict[str, float]:
         trained = set(self.advantages) if updated else set()
         before = set(self._keys_on_hand())
-        step = self.allocator.trained(updated=updated)
+        step = self.allocator.trained(updated=updated, accuracy=accuracy)
         gone = before - set(self._keys_on_hand()) - trained
         if gone:
             tq.kv_clear(partition_id="train", keys=sorted(gone))
