@@ -64,12 +64,6 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
     ("docs/how-to/cuda.md", "allot bench", "it needs a GPU"),
     ("docs/how-to/python.md", "cargo xtask", "it builds everything; .ci/run does"),
     ("docs/how-to/python.md", "pip install", "it needs a release; .ci/run tests the wheel"),
-    (
-        "docs/how-to/python.md",
-        "python -m verl.trainer",
-        "it needs verl, a model and a GPU; tests/python has verl's part",
-    ),
-    ("docs/how-to/python.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
     ("docs/how-to/python.md", "python train.py", "it needs slime; tests/python has slime's part"),
     ("docs/how-to/recipes.md", "duckdb", "it needs DuckDB"),
     ("docs/how-to/recipes.md", "allot train mine.toml --policy adarft", "it needs what DuckDB makes"),
@@ -102,6 +96,12 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
         "it needs what was pushed",
     ),
     ("docs/how-to/scaling.md", "VLLM_SERVER_DEV_MODE", "it needs vLLM and a GPU"),
+    (
+        "docs/how-to/verl.md",
+        "python -m verl.trainer",
+        "it needs verl, a model and GPUs; tests/python/test_verl_whole.py has a small one",
+    ),
+    ("docs/how-to/verl.md", "python tests/python", "it needs verl"),
     ("docs/tutorial.md", "pip install", "it needs a release and a package index; .ci/toolchains does"),
 ];
 

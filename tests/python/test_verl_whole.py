@@ -217,7 +217,7 @@ class Whole(unittest.TestCase):
 
     def test_the_ledger_is_what_was_sampled_and_judged(self):
         (end,) = lines(self.folder / "whole/record", "end")
-        validations = len(re.findall(r"val-core/numbers/[a-z]+/mean@1:|Initial validation", self.log))
+        validations = len(re.findall(r"step:\d.*val-core/numbers/acc/mean@1:", self.log))
         judged = len((self.folder / "whole/rewards").read_text().splitlines()) - validations * PROMPTS
         self.assertEqual(end["spent"]["run_rollouts"], judged)
         self.assertEqual(sum(counts(self.folder / "whole/record")), judged)

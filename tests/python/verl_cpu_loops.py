@@ -23,7 +23,7 @@ class Turns(AgentLoopBase):
         ids = await self.ct_build_initial_tokens(list(raw_prompt))
         turns = []
         for turn in range(3):
-            params = {**sampling_params, "max_tokens": 4}
+            params = {**sampling_params, "max_tokens": 3}
             out = await self.server_manager.generate(
                 request_id=uuid4().hex, prompt_ids=list(ids), sampling_params=params
             )
