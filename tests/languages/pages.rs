@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 48] = [
+const ELSEWHERE: [(&str, &str, &str); 50] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -101,7 +101,9 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
         "python -m verl.trainer",
         "it needs verl, a model and GPUs; tests/python/test_verl_whole.py has a small one",
     ),
-    ("docs/how-to/verl.md", "python tests/python", "it needs verl"),
+    ("docs/how-to/verl.md", "eval", "it fetches gigabytes"),
+    ("docs/how-to/verl.md", "\"$ALLOT_TRAINERS\"", "it needs verl"),
+    ("docs/how-to/verl.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
     ("docs/tutorial.md", "pip install", "it needs a release and a package index; .ci/toolchains does"),
 ];
 

@@ -28,7 +28,8 @@ import numpy as np
 import ray
 import torch
 import transfer_queue as tq
-from allot.verl import AllocatedAgentLoopManager, AllocatedTrainer, RunIsOver, SeededClient, turn_seed
+from allot.verl import AllocatedTrainer, RunIsOver
+from allot.verl_seeds import AllocatedAgentLoopManager, SeededClient, turn_seed
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from tensordict import TensorDict
