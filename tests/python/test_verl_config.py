@@ -19,7 +19,10 @@ CONFIG: dict[str, Any] = {
         "critic_warmup": 0,
         "total_epochs": 15,
         "total_training_steps": None,
-        "v1": {"sync": {}, "sampler": {"sampler_kwargs": {"policy": "uniform"}, "custom_sampler": {"path": None}}},
+        "v1": {
+            "sync": {},
+            "sampler": {"sampler_kwargs": {"policy": "uniform"}, "custom_sampler": {"path": None}},
+        },
     },
 }
 
@@ -53,7 +56,9 @@ class Refusals(unittest.TestCase):
         check(config(), TRIED[0])
 
     def test_a_version_that_was_not_tried_is_named_and_can_be_allowed(self):
-        self.refused(config(), f"verl 0.7.1, and allot was tried with {TRIED[0]}", f"verl=={TRIED[0]}", version="0.7.1")
+        self.refused(
+            config(), f"verl 0.7.1, and allot was tried with {TRIED[0]}", f"verl=={TRIED[0]}", version="0.7.1"
+        )
         check(with_kwargs(policy="uniform", any_version=True), "0.7.1")
 
     def test_keys_that_allot_cannot_do_with_are_named_with_what_to_set(self):
@@ -62,11 +67,27 @@ class Refusals(unittest.TestCase):
             ({"critic__enable": True}, "critic.enable", "leave it out"),
             ({"trainer__critic_warmup": 5}, "trainer.critic_warmup", "trainer.critic_warmup=0"),
             ({"algorithm__use_kl_in_reward": True}, "algorithm.use_kl_in_reward", "use_kl_loss=True"),
-            ({"algorithm__filter_groups": {"enable": True}}, "algorithm.filter_groups.enable", "policy: dapo"),
+            (
+                {"algorithm__filter_groups": {"enable": True}},
+                "algorithm.filter_groups.enable",
+                "policy: dapo",
+            ),
             ({"trainer__v1__sampler__custom_sampler": {"path": "a.py"}}, "custom_sampler.path", "path=null"),
-            ({"trainer__v1__sampler__sync_refill_failed_groups": True}, "sync_refill_failed_groups", "=False"),
-            ({"reward__reward_model__enable": True}, "reward.reward_model.enable", "enable_resource_pool=True"),
-            ({"trainer__v1__sync": {"parameter_sync_step": 4}}, "parameter_sync_step", "parameter_sync_step=1"),
+            (
+                {"trainer__v1__sampler__sync_refill_failed_groups": True},
+                "sync_refill_failed_groups",
+                "=False",
+            ),
+            (
+                {"reward__reward_model__enable": True},
+                "reward.reward_model.enable",
+                "enable_resource_pool=True",
+            ),
+            (
+                {"trainer__v1__sync": {"parameter_sync_step": 4}},
+                "parameter_sync_step",
+                "parameter_sync_step=1",
+            ),
         ]:
             with self.subTest(key):
                 self.refused(config(**changed), key, hint)

@@ -1,4 +1,4 @@
-"""Agent loops of several turns, for tests with verl: one trajectory whatever its turns, and one trajectory for each turn."""
+"""Agent loops of several turns, for tests with verl: one trajectory whatever its turns, and one for each turn."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Turns(AgentLoopBase):
             ids += out.token_ids + TOOL
         return turns
 
-    def output(self, prompt: list[int], said: list[int], mask: list[int], turns: int, extra: dict) -> AgentLoopOutput:
+    def output(
+        self, prompt: list[int], said: list[int], mask: list[int], turns: int, extra: dict
+    ) -> AgentLoopOutput:
         return AgentLoopOutput(
             prompt_ids=prompt,
             response_ids=said[: self.most],
@@ -44,7 +46,9 @@ class Turns(AgentLoopBase):
             extra_fields=dict(extra),
         )
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
+    async def run(
+        self, sampling_params: dict[str, Any], **row: Any
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
         turns = await self.turns(sampling_params, row["raw_prompt"])
         said: list[int] = []
         mask: list[int] = []

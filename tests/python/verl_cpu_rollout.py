@@ -1,8 +1,8 @@
 """What samples for verl without a GPU, in vLLM's place: transformers, in a process of its own for each replica.
 
 verl imports this module where a model's configuration is read (actor_rollout_ref.model.external_lib=verl_cpu_rollout).
-It takes vLLM's name in verl's two lists of samplers, so that all else is as with vLLM: agent loops, the router of requests,
-seeds, and weights that are sent after each update.
+It takes vLLM's name in verl's two lists of samplers, so that all else is as with vLLM: agent loops, the router of
+requests, seeds, and weights that are sent after each update.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Server:
     def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any) -> TokenOutput:
         if self.version is None:
             raise ValueError("asked for tokens before there were weights")
-        chance = torch.Generator().manual_seed(int(sampling_params["seed"]) if "seed" in sampling_params else 0)
+        chance = torch.Generator().manual_seed(
+            int(sampling_params["seed"]) if "seed" in sampling_params else 0
+        )
         most = min(self.longest, self.most - len(prompt_ids), sampling_params.get("max_tokens", self.longest))
         ids, logps, past = list(prompt_ids), [], None
         new = torch.tensor([ids])
@@ -117,7 +119,8 @@ class Adapter(BaseRollout):
         await server.load.remote(whole, global_steps)
 
 
-# Where there is no accelerator, verl would name CPUs twice in the backend's name ("cpu:gloo,cpu:gloo"), which torch refuses.
+# Where there is no accelerator, verl would name CPUs twice in the backend's name, "cpu:gloo,cpu:gloo", which torch
+# refuses.
 if "RANK" in os.environ and not torch.distributed.is_initialized():
     torch.distributed.init_process_group(
         "gloo", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"])

@@ -78,7 +78,9 @@ class AllocatedTrainer(PPOTrainerSync):
         prompts = len(self.train_dataset)
         steps, told = verl_config.steps(self.config, prompts), self.total_training_steps
         if steps < told:
-            print(f"allot: {steps} steps and not {told}, because `trainer.total_epochs` ends verl's loop there")
+            print(
+                f"allot: {steps} steps and not {told}, because `trainer.total_epochs` ends verl's loop there"
+            )
         self.total_training_steps = steps
         given = verl_config.kwargs(self.config)
         given.pop("any_version", None)
@@ -170,8 +172,8 @@ class AllocatedTrainer(PPOTrainerSync):
         trainer, accuracy = self.config.trainer, None
         last = self.global_steps >= self.total_training_steps
         if trainer.test_freq > 0 and (last or self.global_steps % trainer.test_freq == 0):
-            # verl validates after its checkpoint, but a step's accuracy belongs to the step, and that to the checkpoint.
-            # So the samplers get the new weights once more often.
+            # verl validates after its checkpoint, but a step's accuracy belongs to the step, and that to the
+            # checkpoint. So the samplers get the new weights once more often.
             with marked_timer("testing", timing_raw, color="green"):
                 self.checkpoint_manager.update_weights(self.global_steps)
                 self._validate_now()
@@ -191,7 +193,11 @@ class AllocatedTrainer(PPOTrainerSync):
         """verl's, once for a step: what it finds after the checkpoint is what was found before it."""
         if self.validated is None or self.validated[0] != self.global_steps:
             self.validated = self.global_steps, super()._validate()
-            if self.replay_buffer.allocator.steps == 0 and self.global_steps == 0 and self.accuracy is not None:
+            if (
+                self.replay_buffer.allocator.steps == 0
+                and self.global_steps == 0
+                and self.accuracy is not None
+            ):
                 self.replay_buffer.allocator.scored(self.accuracy)
         return self.validated[1]
 

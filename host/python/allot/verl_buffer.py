@@ -95,8 +95,8 @@ class AllocatedReplayBuffer(ReplayBuffer):
                 tokens = sum(told[key][1] for key in answer.keys)
                 if tokens > self.allocator.longest:
                     raise Error(
-                        f"a rollout of prompt {draw.prompt} has {tokens} tokens in {len(answer.keys)} trajectories, and "
-                        f"{self.allocator.longest} is the most that the budget is counted with",
+                        f"a rollout of prompt {draw.prompt} has {tokens} tokens in {len(answer.keys)} trajectories, "
+                        f"and {self.allocator.longest} is the most that the budget is counted with",
                         f"set `longest` in {KWARGS} to the most that the model generates in all turns of a rollout",
                     )
                 yield Rollout(

@@ -193,8 +193,9 @@ def check_ranks(config: Any, ranks: int) -> str | None:
     rows = -(-batch // (actor * n)) * actor * n
     if rows >= 1.5 * batch:
         return (
-            f"a batch of {given['groups']} groups × {given['rollouts']} rollouts is filled up from {batch} to {rows} rows: "
-            f"verl fills to a multiple of ppo_mini_batch_size × rollout.n = {actor * n}. A smaller ppo_mini_batch_size wastes less"
+            f"a batch of {given['groups']} groups × {given['rollouts']} rollouts is filled up from {batch} to {rows} "
+            f"rows: verl fills to a multiple of ppo_mini_batch_size × rollout.n = {actor * n}. A smaller "
+            f"ppo_mini_batch_size wastes less"
         )
     return None
 
