@@ -91,6 +91,7 @@ class AllocatedTrainer(PPOTrainerSync):
         buffer = self.replay_buffer
         buffer.setup = {**setup, **{name: value for name, value in given.items() if name != "record"}}
         buffer.correct = lambda reward: reward > threshold
+        buffer.most_lost = given["groups"] * given["rollouts"]
         buffer.full = self.config.data.max_response_length
         buffer.submit = self._submit
         self._check_record(given.get("record"))

@@ -41,6 +41,9 @@ class AllocatedReplayBuffer(ReplayBuffer):
     setup: Mapping[str, Any] = MappingProxyType({})
     #: Submits draws, each under the name at the same position.
     submit: Callable[[list[Draw], list[str]], None]
+    #: After how many rollouts that all failed the run stops: they would go on being paid for.
+    most_lost: int | None = None
+    lost = 0
     #: How many tokens a trajectory has that was cut off, tools' included.
     full: int | None = None
     #: Whether a reward is that of a right answer.
@@ -88,6 +91,12 @@ class AllocatedReplayBuffer(ReplayBuffer):
         for draw, name in zip(draws, names, strict=True):
             for session in range(draw.count):
                 answer = sessions.get((name, session))
+                self.lost = self.lost + 1 if answer is None else 0
+                if self.most_lost is not None and self.lost >= self.most_lost:
+                    raise Error(
+                        f"the last {self.lost} rollouts failed, and none of them came back from verl's agent loops",
+                        "their errors are in verl's log, as `Error in _run_prompt`",
+                    )
                 if answer is None:
                     yield Rollout(reward=None, tokens=0, correct=False)
                     continue
