@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 48] = [
+const ELSEWHERE: [(&str, &str, &str); 50] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -64,12 +64,6 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
     ("docs/how-to/cuda.md", "allot bench", "it needs a GPU"),
     ("docs/how-to/python.md", "cargo xtask", "it builds everything; .ci/run does"),
     ("docs/how-to/python.md", "pip install", "it needs a release; .ci/run tests the wheel"),
-    (
-        "docs/how-to/python.md",
-        "python -m verl.trainer",
-        "it needs verl, a model and a GPU; tests/python has verl's part",
-    ),
-    ("docs/how-to/python.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
     ("docs/how-to/slime.md", "python -m allot", "it needs slime; tests/python has slime's part"),
     ("docs/how-to/recipes.md", "duckdb", "it needs DuckDB"),
     ("docs/how-to/recipes.md", "allot train mine.toml --policy adarft", "it needs what DuckDB makes"),
@@ -102,6 +96,14 @@ const ELSEWHERE: [(&str, &str, &str); 48] = [
         "it needs what was pushed",
     ),
     ("docs/how-to/scaling.md", "VLLM_SERVER_DEV_MODE", "it needs vLLM and a GPU"),
+    (
+        "docs/how-to/verl.md",
+        "python -m verl.trainer",
+        "it needs verl, a model and GPUs; tests/python/test_verl_whole.py has a small one",
+    ),
+    ("docs/how-to/verl.md", "eval", "it fetches gigabytes"),
+    ("docs/how-to/verl.md", "\"$ALLOT_TRAINERS\"", "it needs verl"),
+    ("docs/how-to/verl.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
     ("docs/tutorial.md", "pip install", "it needs a release and a package index; .ci/toolchains does"),
 ];
 

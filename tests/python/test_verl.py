@@ -1,6 +1,6 @@
 """verl's replay buffer under policies, over a real TransferQueue, on a CPU. In most tests what samples is a stand-in
 that writes what verl's agent loop writes; one has verl's agent loops and rewards, with a stand-in for the language
-model. What learns is left out, for it needs a GPU: tests/python/verl_on_gpu.py runs all of it.
+model. Whole runs are in test_verl_whole.py and, with vLLM on a GPU, in verl_on_gpu.py.
 
 Needs verl 0.9; skipped without it.
 """
@@ -28,7 +28,8 @@ import numpy as np
 import ray
 import torch
 import transfer_queue as tq
-from allot.verl import AllocatedAgentLoopManager, AllocatedTrainer, RunIsOver, SeededClient, turn_seed
+from allot.verl import AllocatedTrainer, RunIsOver
+from allot.verl_seeds import AllocatedAgentLoopManager, SeededClient, turn_seed
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from tensordict import TensorDict
@@ -318,6 +319,14 @@ class Verl(unittest.TestCase):
         batch, _ = turn(made)
         self.assertEqual(len(batch.keys), 10)
         self.assertEqual(made.replay_buffer.allocator.spent["run_rollouts"], 12)
+
+    def test_a_run_whose_sessions_all_fail_stops_before_its_budget_is_gone(self):
+        made = trainer(self.folder, "uniform")
+        made.replay_buffer.most_lost = 12
+        made.agent_loop_manager.fails = range(1000)
+        with self.assertRaises(allot.Error) as error:
+            turn(made)
+        self.assertIn("the last 12 rollouts failed", error.exception.what)
 
     def test_a_run_that_was_cut_off_goes_on_with_what_it_held(self):
         def run(made, steps):

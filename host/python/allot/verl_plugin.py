@@ -13,8 +13,11 @@ import logging
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
+
+from .verl_config import TRIED
 
 logger = logging.getLogger("allot.verl")
 
@@ -49,7 +52,10 @@ def register() -> None:
     try:
         importlib.import_module("allot.verl")
     except Exception as error:
-        logger.warning("verl does not get the trainer `allot`, which is for verl 0.9: %s", error)
+        verl, tried = version("verl"), " and ".join(TRIED)
+        logger.warning(
+            "verl %s does not get the trainer `allot`, which was tried with verl %s: %s", verl, tried, error
+        )
 
 
 if TRAINERS in sys.modules:
