@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 50] = [
+const ELSEWHERE: [(&str, &str, &str); 51] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -103,6 +103,7 @@ const ELSEWHERE: [(&str, &str, &str); 50] = [
     ),
     ("docs/how-to/verl.md", "eval", "it fetches gigabytes"),
     ("docs/how-to/verl.md", "\"$ALLOT_TRAINERS\"", "it needs verl"),
+    ("docs/how-to/verl.md", "ALLOT=", "it needs verl"),
     ("docs/how-to/verl.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
     ("docs/tutorial.md", "pip install", "it needs a release and a package index; .ci/toolchains does"),
 ];
