@@ -61,6 +61,11 @@ class Refusals(unittest.TestCase):
         )
         check(with_kwargs(policy="uniform", any_version=True), "0.7.1")
 
+    def test_what_a_policy_may_not_choose_under_verl_is_named(self):
+        self.refused(with_kwargs(policy="uniform", requests={"least_tokens": 4}), "`requests`", "leave it out")
+        self.refused(with_kwargs(policy="uniform", replay=True), "`replay`", "leave it out")
+        self.refused(with_kwargs(policy="uniform", temperature=0.5), "`temperature`", "rollout.temperature")
+
     def test_keys_that_allot_cannot_do_with_are_named_with_what_to_set(self):
         for changed, key, hint in [
             ({"algorithm__adv_estimator": "gae"}, "algorithm.adv_estimator", "algorithm.adv_estimator=grpo"),
