@@ -63,6 +63,7 @@ impl Change {
 
 /// Finishes or reverts a swap that was interrupted.
 pub fn settle(run: &Path) -> Result<()> {
+    sweep(run)?;
     let next = run.join(NEXT);
     let text = match std::fs::read(&next) {
         Ok(text) => text,
@@ -73,6 +74,22 @@ pub fn settle(run: &Path) -> Result<()> {
         Some(manifest) if manifest.config == sha256(&text) => replace(run, manifest.steps),
         _ => std::fs::remove_file(&next).map_err(|e| Error::file("remove", &next, &e)),
     }
+}
+
+/// Removes configs whose writing was interrupted: they begin with a dot until they are whole.
+fn sweep(run: &Path) -> Result<()> {
+    let entries = match std::fs::read_dir(run) {
+        Ok(entries) => entries,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+        Err(e) => return Err(Error::file("read", run, &e)),
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('.') && name.ends_with(".toml") {
+            std::fs::remove_file(&path).map_err(|e| Error::file("remove", &path, &e))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the config of a run with another policy, or with other settings of the same policy.

@@ -42,6 +42,17 @@ fn comes_to_one_of_two(scratch: &Scratch, what: &str) -> bool {
     other
 }
 
+/// What a kill within some microseconds leaves behind.
+#[test]
+fn configs_whose_writing_was_interrupted_are_gone_when_the_run_goes_on() {
+    let scratch = with("uniform");
+    let run = stopped(&scratch, "whole", "out", 4);
+    for half in [".next.toml", ".until-step-000004.toml"] {
+        fs::write(run.join(half), "seed = ").unwrap();
+    }
+    assert!(!comes_to_one_of_two(&scratch, "half a config"));
+}
+
 #[test]
 fn a_swap_that_is_killed_at_any_moment_was_made_or_was_not() {
     let scratch = with("uniform");
