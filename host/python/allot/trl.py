@@ -65,6 +65,9 @@ class AllocatedGRPOTrainer(Sampler):
         self._logps_are_known = False
         #: Whether TRL asked for a batch after the run's end.
         self._past_the_end = False
+        #: What is being evaluated, by TRL's name of it, and which of its answers were right.
+        self._evaluating: str | None = None
+        self._evaluated: dict[str, list[bool]] = {}
         #: The data set's fingerprint, once it is needed.
         self._fingerprint: str | None = None
         check(self)
@@ -199,7 +202,13 @@ class AllocatedGRPOTrainer(Sampler):
     ) -> torch.Tensor:
         """Rewards were computed when the rollouts were sampled, and are not computed again."""
         if self._batch is None:
-            return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            if self._evaluating is not None:
+                totals = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
+                judged = ~torch.isnan(rewards).all(dim=1)
+                right = [bool(ok) and self.correct(total.item()) for ok, total in zip(judged, totals, strict=True)]
+                self._evaluated.setdefault(self._evaluating, []).extend(right)
+            return rewards
         rewards = self._batch.rewards(len(self.reward_funcs))
         return torch.tensor(rewards, dtype=torch.float32, device=self.accelerator.device)
 
@@ -212,6 +221,25 @@ class AllocatedGRPOTrainer(Sampler):
         return loss
 
     # === Steps and checkpoints ===
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """TRL's; the accuracy is told to the allocator. Of several data sets, TRL calls this for each."""
+        before, self._evaluating = self._evaluating, metric_key_prefix
+        try:
+            metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        finally:
+            self._evaluating = before
+        if before is None:
+            evaluated, self._evaluated = self._evaluated, {}
+            right = [one for part in evaluated.values() for one in part]
+            if right and not (self._past_the_end or self._at_the_end_of_a_batch()):
+                logger.warning("an accuracy in the middle of a batch belongs to no step, and is not in the record")
+            elif right and self.accelerator.is_main_process:
+                parts = {name: sum(part) / len(part) for name, part in evaluated.items()}
+                self.allocator.scored(sum(right) / len(right), parts if len(parts) > 1 else None)
+        return metrics
 
     def _log(self, told: dict[str, float]) -> None:
         """Into TRL's log, which takes means between two lines of it: of counts it gets the last."""
@@ -292,6 +320,8 @@ class _Steps(TrainerCallback):
         told, over = trainer._from_main(self._end_of_step)
         trainer._log(told)
         control.should_training_stop |= over
+        # An end by the budget has a last accuracy, as one by `max_steps` may have.
+        control.should_evaluate |= over and str(args.eval_strategy) not in ("no", "IntervalStrategy.NO")
         return control
 
     def _end_of_step(self) -> tuple[dict[str, float], bool]:

@@ -90,6 +90,12 @@ def _of_steps(trainer: Any) -> Wrong | None:
             "the allocator's policy may change how a batch is updated on, and TRL's own settings do that",
             "leave out the allocator's `update`; num_iterations and steps_per_generation say how TRL updates",
         )
+    by_steps = str(args.eval_strategy) in ("steps", "IntervalStrategy.STEPS")
+    if by_steps and args.eval_steps % optimizer_steps != 0:
+        return (
+            f"it evaluates every {args.eval_steps:g} optimizer steps, and a batch has {optimizer_steps}",
+            f"let eval_steps be a multiple of {optimizer_steps}",
+        )
     if "temperature" in (trainer.allocator.requests or {}):
         return (
             "the allocator's `requests` let a policy choose the temperature, and TRL computes log-probabilities at one",

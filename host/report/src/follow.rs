@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use allot_record::{Line, Reader, RecordError, Times};
+use allot_record::{Evaluation, Line, Reader, RecordError, Times};
 
 use crate::fold::Fold;
 use crate::history::{History, Rollout};
@@ -19,8 +19,13 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
         Ok(times) => (times, Vec::new()),
         Err(error) => (Vec::new(), vec![format!("its times can't be read: {error}")]),
     };
+    let evaluations = Evaluation::read(folder).unwrap_or_else(|error| {
+        troubles.push(format!("its evaluations can't be read: {error}"));
+        Vec::new()
+    });
     let name = if path.is_dir() { path } else { folder };
     let mut fold = Fold::new(name.display().to_string(), head, &times);
+    evaluations.into_iter().for_each(|told| fold.evaluation(told));
     let mut whole = true;
     for line in reader.by_ref() {
         let taken = line.map_err(|error| error.to_string()).and_then(|line| fold.take(line, each));
@@ -52,6 +57,8 @@ pub struct Follower {
     taken: u64,
     /// Entries of the times that were read, and the file's length then.
     times: (usize, u64),
+    /// The length of the evaluations that were read.
+    evaluations: u64,
     /// Reason why the rest is unreliable, and the record's length then.
     damage: Option<(String, u64)>,
 }
@@ -61,7 +68,7 @@ impl Follower {
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let (_, head) = Reader::open(path)?;
         let fold = Fold::new(path.display().to_string(), head, &[]);
-        Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), damage: None })
+        Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), evaluations: 0, damage: None })
     }
 
     /// Reads the lines written since. If the record got shorter, or was unreliable and has changed, the run
@@ -71,8 +78,17 @@ impl Follower {
         let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
         let found = length(&path);
         let mended = self.damage.as_ref().is_some_and(|(_, then)| *then != found);
-        if found < self.taken || mended || length(&self.path.join("times.jsonl")) < self.times.1 {
+        let times = length(&self.path.join("times.jsonl"));
+        let evaluations = length(&self.path.join("evaluations.jsonl"));
+        if found < self.taken || mended || times < self.times.1 || evaluations < self.evaluations {
             *self = Self::open(&self.path)?;
+        }
+        if evaluations > self.evaluations {
+            Evaluation::read(&self.path)
+                .unwrap_or_default()
+                .into_iter()
+                .for_each(|e| self.fold.evaluation(e));
+            self.evaluations = evaluations;
         }
         if self.damage.is_none() && found > self.taken {
             self.lines(&path, found)?;
