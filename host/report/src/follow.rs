@@ -177,4 +177,47 @@ mod tests {
         assert_eq!(read.fates.total(), read.end.as_ref().map_or(0, |end| end.spent.run_rollouts));
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
+
+    #[test]
+    fn accuracies_beside_the_record_are_scores_of_their_steps() {
+        let folder = std::env::temp_dir().join(format!("allot-told-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a scratch folder");
+        let bare = RECORD.lines().map(|line| {
+            let mut line: serde_json::Value = serde_json::from_str(line).expect("a line");
+            line.as_object_mut().expect("an object").remove("accuracy");
+            line.to_string() + "\n"
+        });
+        let bare: Vec<String> = bare.collect();
+        let record = |lines: &[String]| std::fs::write(folder.join("record.jsonl"), lines.concat());
+        let told = |lines: &str| std::fs::write(folder.join("evaluations.jsonl"), lines);
+        let scores = |history: &History| -> Vec<(u32, f64)> {
+            history.scores.iter().map(|score| (score.steps, score.accuracy)).collect()
+        };
+        record(&bare[..1]).expect("a scratch file");
+        // Told before its step is there, twice, out of order, of a step that never comes, and half a line.
+        let all = "{\"steps\":2,\"accuracy\":0.25}\n{\"steps\":0,\"accuracy\":0.125,\"scores\":[[\"a\",1.0]]}\n\
+                   {\"steps\":2,\"accuracy\":0.5}\n{\"steps\":9,\"accuracy\":0.9}\n{\"steps\":3,";
+        told(all).expect("a scratch file");
+        let mut follower = Follower::open(&folder).expect("a head");
+        follower.poll().expect("it is there");
+        assert_eq!(scores(follower.history()), [(0, 0.125)]);
+        record(&bare).expect("a scratch file");
+        follower.poll().expect("it is there");
+        let expected = [(0, 0.125), (2, 0.5)];
+        assert_eq!(scores(follower.history()), expected);
+        let read_again = read(&folder, &mut |_| {}).expect("it is there");
+        assert_eq!(read_again.scores, follower.history().scores);
+        assert_eq!(read_again.scores[1].costs, read_again.steps[1].costs);
+        assert_eq!(read_again.scores[0].parts, [("a".to_owned(), 1.0)]);
+        // The record's own accuracies come first.
+        record(&RECORD.split_inclusive('\n').map(str::to_owned).collect::<Vec<_>>()).expect("a scratch file");
+        let own = scores(&read(&folder, &mut |_| {}).expect("it is there"));
+        std::fs::remove_file(folder.join("evaluations.jsonl")).expect("a scratch file");
+        let alone = scores(&read(&folder, &mut |_| {}).expect("it is there"));
+        assert!(!alone.is_empty() && alone.iter().all(|score| own.contains(score)), "{own:?} {alone:?}");
+        told("{\"steps\":1,\"accuracy\":1.5}\n").expect("a scratch file");
+        let wrong = read(&folder, &mut |_| {}).expect("it is there").troubles.join("\n");
+        assert!(wrong.contains("line 1") && wrong.contains("1.5; it is from 0 to 1"), "{wrong}");
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
+    }
 }
