@@ -498,6 +498,38 @@ class Trl(unittest.TestCase):
             )  # fmt: skip
         self.assertIn("it evaluates every 3 optimizer steps, and a batch has 4", raised.exception.what)
 
+    def test_the_end_of_the_budget_is_evaluated_and_saved_as_the_last_step_is(self):
+        spy, _ = trainer(
+            self.folder, "uniform", {"budget": {"rollouts": 20}}, eval_dataset=PROMPTS.select(range(8)),
+            eval_strategy="steps", eval_steps=100, save_strategy="steps", save_steps=100,
+            per_device_eval_batch_size=8, num_generations_eval=1,
+        )  # fmt: skip
+        spy.train()
+        self.assertEqual(spy.allocator.over, "the budget is spent")
+        (line,) = (Path(self.folder) / "record/evaluations.jsonl").read_text().splitlines()
+        self.assertEqual(json.loads(line)["steps"], spy.allocator.steps)
+        (kept,) = Path(self.folder, "trl").glob("checkpoint-*")
+        self.assertTrue((kept / "allot.pt").exists())
+
+    def test_settings_that_would_do_something_else_are_refused(self):
+        for more, what, hint in [
+            ({"temperature": 0.3}, "it samples at a temperature of 0.3", "in GRPOConfig and in Allocator"),
+            (
+                {"generation_batch_size": 128, "gradient_accumulation_steps": 16},
+                "its data loader wants 32 prompts for a batch",
+                "raise num_generations",
+            ),
+            (
+                {"steps_per_generation": 3, "gradient_accumulation_steps": 2},
+                "an optimizer step of it goes over several batches",
+                "or a multiple",
+            ),
+        ]:
+            with self.assertRaises(allot.Error) as raised:
+                trainer(self.folder, **more)
+            self.assertIn(what, raised.exception.what)
+            self.assertIn(hint, raised.exception.hint)
+
     def test_a_temperature_by_request_is_refused(self):
         with self.assertRaises(allot.Error) as raised:
             trainer(self.folder, "uniform", {"requests": {"temperature": [0.5, 1.5]}})

@@ -576,6 +576,18 @@ class Runs(Raises):
             self.assertEqual([arm["runs"][0][name] for name in ("start", "last", "best")], [0.1, 0.75, 0.75])
             self.assertNotIn("optimizer-steps", said["axes"] if "axes" in said else [])
 
+            # It is the same run: what it may spend and how it measures advantages, too.
+            for more, name in [
+                ({"budget": {"rollouts": 900}}, "`budget`"),
+                ({"advantage": {"normalize": False}}, "`advantage`"),
+                ({"order": "sequential"}, "`order`"),
+                ({"steps": 4}, "`steps`"),
+                ({"max_age": 3}, "`max_age`"),
+            ]:
+                with self.assertRaises(allot.Error) as raised:
+                    small(**{"steps": 3, **more}).load_state_dict(kept)
+                self.assertEqual(raised.exception.what, f"the state is from a run with another {name}")
+
             # A run that goes on from a state forgets what was told after it.
             again = small(record=folder, steps=3)
             again.load_state_dict(kept)

@@ -64,6 +64,7 @@ class AllocatedSource(RolloutDataSource):
                 "steps": args.num_rollout,
                 "longest": args.rollout_max_response_len,
                 "engine": "slime",
+                "temperature": args.rollout_temperature,
                 "columns": lambda name: [_column(name, i, prompt) for i, prompt in enumerate(prompts)],
                 **given,
             },

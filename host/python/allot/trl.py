@@ -31,7 +31,7 @@ from .allocator import Allocator, Draw, Over, Rollout, Sample, Train
 from .errors import Error
 from .trl_batch import Answer, Batch, lengths
 from .trl_sampler import SIGNALS, Sampler, one_for_each
-from .trl_settings import BY_ROWS, check, check_version, fingerprint
+from .trl_settings import BY_ROWS, by_steps, check, check_version, fingerprint
 
 __all__ = ["SIGNALS", "AllocatedGRPOTrainer", "Answer", "lengths"]
 
@@ -255,21 +255,29 @@ class AllocatedGRPOTrainer(Sampler):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if not self.accelerator.is_main_process:
-            return
+        if (refused := self._from_main(lambda: self._resumed(resume_from_checkpoint))) is not None:
+            raise Error(*refused)
+
+    def _resumed(self, resume_from_checkpoint: str) -> tuple[str, str | None] | None:
+        """Goes on from a checkpoint's state, or says why not: all processes must hear of it."""
         path = os.path.join(resume_from_checkpoint, STATE)
         if not os.path.exists(path):
-            raise Error(f"`{resume_from_checkpoint}` has no `{STATE}`", "it is no checkpoint of this trainer")
+            hint = "it is no checkpoint of this trainer, or the run was killed while it was written: name an earlier one"
+            return f"`{resume_from_checkpoint}` has no `{STATE}`", hint
         # Older checkpoints name the class by where it was.
         with torch.serialization.safe_globals([Answer, (Answer, "allot.trl.Answer")]):
             state = torch.load(path, weights_only=True)
         if state.pop("dataset", self._of_dataset()) != self._of_dataset():
-            raise Error(
+            return (
                 f"`{resume_from_checkpoint}` is of a run on another data set",
                 "let `train_dataset` be what the run began with, or begin another: without "
                 "resume_from_checkpoint, and with another `record`",
             )
-        self.allocator.load_state_dict(state)
+        try:
+            self.allocator.load_state_dict(state)
+        except Error as error:
+            return error.what, error.hint
+        return None
 
     def _of_dataset(self) -> str:
         """The data set's fingerprint."""
@@ -305,6 +313,8 @@ class _Steps(TrainerCallback):
                 f"there is a record in `{record}` already",
                 "give the allocator another `record`, or go on with that run: train(resume_from_checkpoint=…)",
             )
+        # Now, and not between TRL's part of a checkpoint and ours.
+        self.trainer._of_dataset()
 
     def _record_in_use(self) -> str | None:
         """The folder of the record, if it has one that this run does not go on with."""
@@ -319,9 +329,11 @@ class _Steps(TrainerCallback):
             return control
         told, over = trainer._from_main(self._end_of_step)
         trainer._log(told)
-        control.should_training_stop |= over
-        # An end by the budget has a last accuracy, as one by `max_steps` may have.
-        control.should_evaluate |= over and str(args.eval_strategy) not in ("no", "IntervalStrategy.NO")
+        if over and not control.should_training_stop:
+            # As transformers does after the last of `max_steps`.
+            control.should_training_stop = True
+            control.should_evaluate |= by_steps(args.eval_strategy)
+            control.should_save |= by_steps(args.save_strategy)
         return control
 
     def _end_of_step(self) -> tuple[dict[str, float], bool]:
