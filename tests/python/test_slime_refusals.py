@@ -42,6 +42,17 @@ class Refusals(unittest.TestCase):
         what = "`requests` in the section `allot` lets a policy choose the temperature"
         self.refused(what, "--rollout-temperature", allot=requests)
 
+    def test_what_slime_says_by_itself_is_not_for_the_section_to_say(self):
+        for name, value, hint in [
+            ("update", {"mini_batch": 8, "passes": 1}, "--global-batch-size"),
+            ("temperature", 0.5, "--rollout-temperature"),
+            ("signals", ["mean-entropy"], "measures none"),
+        ]:
+            section = arguments(self.folder).allot | {name: value}
+            self.refused(f"`{name}` in the section `allot` is not for you to say", hint, allot=section)
+        what = "--custom-advantage-function-path can't be used"
+        self.refused(what, "the allocator's", custom_advantage_function_path="a.b")
+
     def test_names_of_the_adapter_that_are_missing(self):
         # Without it slime would normalize rewards itself.
         what = "--custom-reward-post-process-path is None"
@@ -50,9 +61,9 @@ class Refusals(unittest.TestCase):
         self.refused(what, "allot.slime.generate_rollout", rollout_function_path=what.split(" is ")[1])
 
     def test_functions_that_would_never_be_called(self):
-        what = "--dynamic-sampling-filter-path would never be called"
+        what = "--dynamic-sampling-filter-path can't be used"
         self.refused(what, "`dapo`", dynamic_sampling_filter_path="a.b")
-        what = "--custom-convert-samples-to-train-data-path would never be called"
+        what = "--custom-convert-samples-to-train-data-path can't be used"
         self.refused(what, "leave it out", custom_convert_samples_to_train_data_path="a.b")
 
     def test_rewards_of_groups_in_slime_s_evaluation(self):

@@ -74,7 +74,7 @@ class Spy(AllocatedGRPOTrainer):
 
     def _generate_and_score_completions(self, inputs):
         self.output = super()._generate_and_score_completions(inputs)
-        if self.batches[-1]:
+        if self.model.training and self.batches[-1]:
             # Rows of filling are masked: so many are real in this process.
             self.own.append(int((self.output["tool_mask"] * self.output["completion_mask"]).any(1).sum()))
         return self.output
@@ -96,7 +96,9 @@ class Stop(TrainerCallback):
         return control
 
 
-def trainer(folder: str, policy="pilot-commit", run=None, allocator=None, dataset=PROMPTS, **more):
+def trainer(
+    folder: str, policy="pilot-commit", run=None, allocator=None, dataset=PROMPTS, eval_dataset=None, **more
+):
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     allocator = allocator or allot.Allocator(
@@ -138,6 +140,7 @@ def trainer(folder: str, policy="pilot-commit", run=None, allocator=None, datase
         reward_funcs=judge,
         args=GRPOConfig(**args),
         train_dataset=dataset,
+        eval_dataset=eval_dataset,
         processing_class=tokenizer,
         allocator=allocator,
     ), judge
@@ -463,6 +466,69 @@ class Trl(unittest.TestCase):
         self.assertEqual(
             raised.exception.what, "the plan of step 0 trains on 24 rollouts, and TRL's batch has 16 rows"
         )
+
+    def test_accuracies_are_beside_the_record(self):
+        held_out = {"even": PROMPTS.select(range(0, 24, 2)), "odd": PROMPTS.select(range(1, 24, 2))}
+        spy, judge = trainer(
+            self.folder,
+            eval_dataset=held_out,
+            eval_strategy="steps",
+            eval_steps=2,
+            eval_on_start=True,
+            per_device_eval_batch_size=8,
+            num_generations_eval=1,
+        )
+        spy.train()
+        path = Path(self.folder) / "record"
+        told = [json.loads(line) for line in (path / "evaluations.jsonl").read_text().splitlines()]
+        self.assertEqual((told[0]["steps"], told[-1]["steps"]), (2, spy.allocator.steps))
+        (head,) = lines(path, "head")
+        self.assertIsNotNone(head["accuracy"])
+        for line in told:
+            self.assertEqual([name for name, _ in line["scores"]], ["eval_even", "eval_odd"])
+            self.assertAlmostEqual(line["accuracy"], sum(part for _, part in line["scores"]) / 2)
+        # Evaluations are no rollouts of the run.
+        self.assertLess(spy.allocator.spent["run_rollouts"], judge.rollouts)
+
+    def test_evaluations_in_the_middle_of_a_batch_are_refused(self):
+        with self.assertRaises(allot.Error) as raised:
+            trainer(
+                self.folder, eval_dataset=PROMPTS, eval_strategy="steps", eval_steps=3, num_iterations=2,
+                gradient_accumulation_steps=1, steps_per_generation=2, num_generations_eval=1,
+            )  # fmt: skip
+        self.assertIn("it evaluates every 3 optimizer steps, and a batch has 4", raised.exception.what)
+
+    def test_the_end_of_the_budget_is_evaluated_and_saved_as_the_last_step_is(self):
+        spy, _ = trainer(
+            self.folder, "uniform", {"budget": {"rollouts": 20}}, eval_dataset=PROMPTS.select(range(8)),
+            eval_strategy="steps", eval_steps=100, save_strategy="steps", save_steps=100,
+            per_device_eval_batch_size=8, num_generations_eval=1,
+        )  # fmt: skip
+        spy.train()
+        self.assertEqual(spy.allocator.over, "the budget is spent")
+        (line,) = (Path(self.folder) / "record/evaluations.jsonl").read_text().splitlines()
+        self.assertEqual(json.loads(line)["steps"], spy.allocator.steps)
+        (kept,) = Path(self.folder, "trl").glob("checkpoint-*")
+        self.assertTrue((kept / "allot.pt").exists())
+
+    def test_settings_that_would_do_something_else_are_refused(self):
+        for more, what, hint in [
+            ({"temperature": 0.3}, "it samples at a temperature of 0.3", "in GRPOConfig and in Allocator"),
+            (
+                {"generation_batch_size": 128, "gradient_accumulation_steps": 16},
+                "its data loader wants 32 prompts for a batch",
+                "raise num_generations",
+            ),
+            (
+                {"steps_per_generation": 3, "gradient_accumulation_steps": 2},
+                "an optimizer step of it goes over several batches",
+                "or a multiple",
+            ),
+        ]:
+            with self.assertRaises(allot.Error) as raised:
+                trainer(self.folder, **more)
+            self.assertIn(what, raised.exception.what)
+            self.assertIn(hint, raised.exception.hint)
 
     def test_a_temperature_by_request_is_refused(self):
         with self.assertRaises(allot.Error) as raised:

@@ -553,6 +553,51 @@ class Runs(Raises):
                 told = head["run"]["terms"].get("costs")
                 self.assertEqual(told and tuple(told[key] for key in keys), costs)
 
+    def test_accuracies_are_told_whenever_a_trainer_evaluates(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = f"{scratch}/run"
+            allocator = small(record=folder, steps=3)
+            allocator.scored(0.1)
+            kept = None
+            while not isinstance(order := allocator.next(), allot.Over):
+                if isinstance(order, allot.Sample):
+                    allocator.sampled(flip(allocator, order))
+                    continue
+                what = "an accuracy in the middle of an update belongs to no step"
+                self.raises(allot.Error, what, "tell it after trained", allocator.scored, 0.5)
+                allocator.trained()
+                allocator.scored(0.1 + 0.2 * allocator.steps, {"easy": 1.0, "hard": 0.0})
+                kept = kept or allocator.state_dict()
+            self.raises(allot.Error, "an accuracy is 43; it is from 0 to 1", "for 43 %: 0.43", allocator.scored, 43)
+            # What was told last of a step counts.
+            allot.evaluated(folder, 3, 0.75)
+            said = json.loads(program("report", folder, "--json", "--out", f"{scratch}/report"))
+            (arm,) = said["arms"]
+            self.assertEqual([arm["runs"][0][name] for name in ("start", "last", "best")], [0.1, 0.75, 0.75])
+            self.assertNotIn("optimizer-steps", said["axes"] if "axes" in said else [])
+
+            # It is the same run: what it may spend and how it measures advantages, too.
+            for more, name in [
+                ({"budget": {"rollouts": 900}}, "`budget`"),
+                ({"advantage": {"normalize": False}}, "`advantage`"),
+                ({"order": "sequential"}, "`order`"),
+                ({"steps": 4}, "`steps`"),
+                ({"max_age": 3}, "`max_age`"),
+            ]:
+                with self.assertRaises(allot.Error) as raised:
+                    small(**{"steps": 3, **more}).load_state_dict(kept)
+                self.assertEqual(raised.exception.what, f"the state is from a run with another {name}")
+
+            # A run that goes on from a state forgets what was told after it.
+            again = small(record=folder, steps=3)
+            again.load_state_dict(kept)
+            told = [json.loads(line) for line in open(f"{folder}/evaluations.jsonl")]
+            self.assertEqual([line["steps"] for line in told], [1])
+            self.assertEqual(told[0]["scores"], [["easy", 1.0], ["hard", 0.0]])
+            with self.assertRaises(allot.Error) as raised:
+                allot.evaluated(f"{scratch}/nowhere", 1, 0.5)
+            self.assertIn("there is no record in", raised.exception.what)
+
     def test_numbers_that_make_no_run(self):
         for more, what in [
             ({"parameters": 0}, "`parameters` is 0; it is at least 1"),

@@ -8,6 +8,7 @@ A policy is a WebAssembly component, the same file that the program `allot` runs
 from ._allot import CONTRACT, VERSION, Policy, calls, shipped
 from .allocator import Allocator, Draw, Learn, Over, Rollout, Sample, Sampling, Train
 from .errors import BrokenRule, Error, LoadError, PolicyFault
+from .evaluations import evaluated
 from .reports import Report, report
 
 __version__ = VERSION
@@ -29,6 +30,7 @@ __all__ = [
     "Sampling",
     "Train",
     "calls",
+    "evaluated",
     "report",
     "shipped",
 ]

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any
 
-from . import _allot
+from . import _allot, evaluations
 from .errors import Error
 
 logger = logging.getLogger("allot.allocator")
@@ -176,6 +176,8 @@ class Allocator:
         #: Requests that the budget clipped, and how many there were at the last warning.
         self._clipped, self._clipped_told = 0, 0
         self._picked: list[Learn] = []
+        #: Whether anything was ordered: the record then has its first line.
+        self._begun = False
         self._native = _allot.Allocator(
             self.policy,
             {
@@ -222,6 +224,7 @@ class Allocator:
 
     def next(self) -> Sample | Train | Over:
         """What to do next. Sample only what it says."""
+        self._begun = True
         order = self._native.next()
         if order["kind"] == "over":
             return Over(order["reason"])
@@ -285,9 +288,19 @@ class Allocator:
         self._waste, self._unscorable = _waste(step, self._unscorable), 0
         return step
 
-    def scored(self, accuracy: float) -> None:
-        """Records the accuracy before the first step. Pass later ones to `trained`."""
-        self._native.scored(accuracy)
+    def scored(self, accuracy: float, scores: Mapping[str, float] | None = None) -> None:
+        """Records an accuracy of the model as it is: before the first step, after `trained`, or after the end.
+
+        It is the share of right answers, from 0 to 1; `scores` are its parts, by name. Without a record nothing is kept.
+        """
+        evaluations.check(accuracy)
+        if self._picked:
+            raise Error("an accuracy in the middle of an update belongs to no step", "tell it after trained(…)")
+        if self._begun or self.steps > 0:
+            if self.record is not None:
+                evaluations.evaluated(self.record, self.steps, accuracy, scores)
+        else:
+            self._native.scored(accuracy)
 
     def on_hand(self, prompt: int) -> dict[int, Any]:
         """The buffered answers of a prompt, by the numbers of their rollouts."""
@@ -337,6 +350,8 @@ class Allocator:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from this state. The record is truncated to it."""
         self._native.load(state["run"])
+        if self.record is not None:
+            evaluations.cut(self.record, self.steps)
         self._answers = dict(state["answers"])
         self._picked = []
 

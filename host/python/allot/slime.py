@@ -64,6 +64,7 @@ class AllocatedSource(RolloutDataSource):
                 "steps": args.num_rollout,
                 "longest": args.rollout_max_response_len,
                 "engine": "slime",
+                "temperature": args.rollout_temperature,
                 "columns": lambda name: [_column(name, i, prompt) for i, prompt in enumerate(prompts)],
                 **given,
             },
@@ -72,12 +73,15 @@ class AllocatedSource(RolloutDataSource):
         self._steps: int = given.get("steps", args.num_rollout)
         #: Whether slime has a batch that it has not asked for the next one after.
         self._learning = False
+        #: The last step that ended, for the metrics of the next batch.
+        self._step: dict[str, Any] | None = None
 
     # === Sampling ===
 
     async def next_batch(self, number: int) -> RolloutFnTrainOutput:
         """Samples until there is something to train on in slime's step of this number."""
-        step = self.settle()
+        self.settle()
+        step, self._step = self._step, None
         while True:
             match self.allocator.next():
                 case Sample(draws=draws):
@@ -158,12 +162,23 @@ class AllocatedSource(RolloutDataSource):
 
     # === Steps and checkpoints ===
 
-    def settle(self) -> dict[str, Any] | None:
-        """Ends a step whose update is done: slime then saves, or asks for the next batch."""
-        if not self._learning:
-            return None
-        self._learning = False
-        return self.allocator.trained()
+    def settle(self) -> None:
+        """Ends a step whose update is done: slime then saves, evaluates, or asks for the next batch."""
+        if self._learning:
+            self._learning = False
+            self._step = self.allocator.trained()
+
+    def evaluated(self, data: dict[str, dict[str, Any]]) -> None:
+        """Tells the accuracy of an evaluation: the share of right answers in all of its sets."""
+        self.settle()
+        right = {
+            name: [reward is not None and reward > self.correct_above for reward in told["rewards"]]
+            for name, told in data.items()
+        }
+        every = [one for part in right.values() for one in part]
+        if every:
+            parts = {name: sum(part) / len(part) for name, part in right.items() if part}
+            self.allocator.scored(sum(every) / len(every), parts if len(parts) > 1 else None)
 
     def finish(self) -> None:
         """Ends the run after slime's last step, for a complete record."""
@@ -221,9 +236,11 @@ class AllocatedSource(RolloutDataSource):
 def generate_rollout(
     args: Namespace, rollout_id: int, data_source: AllocatedSource, evaluation: bool = False
 ) -> Any:
-    """slime's rollout function. Evaluation is slime's own."""
+    """slime's rollout function. Evaluation is slime's own; its accuracy goes beside the record."""
     if evaluation:
-        return sglang_rollout.generate_rollout(args, rollout_id, data_source, evaluation=True)
+        told = sglang_rollout.generate_rollout(args, rollout_id, data_source, evaluation=True)
+        data_source.evaluated(told.data if hasattr(told, "data") else told)
+        return told
     return run(data_source.next_batch(rollout_id))
 
 

@@ -24,6 +24,17 @@ ESTIMATORS = ("grpo", "gspo", "cispo")
 #: Keys of the section `allot` that are not names of `Allocator`.
 OWN = ("policy", "correct_above", "row_rewards", "untried")
 
+#: What slime says by itself, or can't do, and what to do about it.
+TAKEN = {
+    "columns": "columns are read from the prompts' metadata: --metadata-key",
+    "engine": "leave it out",
+    "replay": "leave it out: rollouts can always be learned from again",
+    "signals": "leave it out: slime measures none",
+    "temperature": "set --rollout-temperature",
+    "training": "leave it out",
+    "update": "leave it out: --global-batch-size says how slime updates",
+}
+
 #: How a rollout's reward follows from those of its rows.
 ROW_REWARDS = ("same", "sum", "last")
 
@@ -34,12 +45,14 @@ PATHS = {
     "custom_reward_post_process_path": "allot.slime.advantages",
 }
 
-#: Options with functions that slime's own rollout function calls, or that would replace the advantages.
+#: Options with functions that slime's own rollout function calls, or that would replace advantages and their weights.
 NEVER_CALLED = {
     "dynamic_sampling_filter_path": "the policy decides what is learned from; `dapo` drops what this filter drops",
     "rollout_sample_filter_path": "leave it out, or set `remove_sample` in --custom-generate-function-path",
     "rollout_all_samples_process_path": "leave it out; the record has all that was sampled",
     "buffer_filter_path": "leave it out; rollouts are kept and dropped by the policy",
+    "custom_advantage_function_path": "leave it out: advantages are the allocator's, by `advantage` in the section `allot`",
+    "custom_pg_loss_reducer_function_path": "leave it out: rows that fill up a batch are weighed for slime's own reducer",
     "custom_convert_samples_to_train_data_path": "leave it out: slime's own passes advantages on",
 }
 
@@ -63,15 +76,17 @@ def check(args: Namespace) -> None:
             raise _wrong(f"{_flag(option)} is {getattr(args, option, None)}", f"it must be {path}")
     for option, hint in NEVER_CALLED.items():
         if getattr(args, option, None) is not None:
-            raise _wrong(f"{_flag(option)} would never be called", hint)
+            raise _wrong(f"{_flag(option)} can't be used", hint)
     _settings(args)
     _divisible(args)
 
 
 def _names(section: dict[str, Any]) -> None:
     """Raises an error for a key that means nothing, or one that is missing."""
-    known = [*OWN, *(name for name in inspect.signature(Allocator).parameters if name != "lengths")]
+    known = [*OWN, *(name for name in inspect.signature(Allocator).parameters if name != "lengths" and name not in TAKEN)]
     for name in section:
+        if name in TAKEN:
+            raise _wrong(f"`{name}` in the section `allot` is not for you to say", TAKEN[name])
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(sorted(known))}"

@@ -31,7 +31,7 @@ from .allocator import Allocator, Draw, Over, Rollout, Sample, Train
 from .errors import Error
 from .trl_batch import Answer, Batch, lengths
 from .trl_sampler import SIGNALS, Sampler, one_for_each
-from .trl_settings import BY_ROWS, check, check_version, fingerprint
+from .trl_settings import BY_ROWS, by_steps, check, check_version, fingerprint
 
 __all__ = ["SIGNALS", "AllocatedGRPOTrainer", "Answer", "lengths"]
 
@@ -65,6 +65,9 @@ class AllocatedGRPOTrainer(Sampler):
         self._logps_are_known = False
         #: Whether TRL asked for a batch after the run's end.
         self._past_the_end = False
+        #: What is being evaluated, by TRL's name of it, and which of its answers were right.
+        self._evaluating: str | None = None
+        self._evaluated: dict[str, list[bool]] = {}
         #: The data set's fingerprint, once it is needed.
         self._fingerprint: str | None = None
         check(self)
@@ -199,7 +202,13 @@ class AllocatedGRPOTrainer(Sampler):
     ) -> torch.Tensor:
         """Rewards were computed when the rollouts were sampled, and are not computed again."""
         if self._batch is None:
-            return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            if self._evaluating is not None:
+                totals = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
+                judged = ~torch.isnan(rewards).all(dim=1)
+                right = [bool(ok) and self.correct(total.item()) for ok, total in zip(judged, totals, strict=True)]
+                self._evaluated.setdefault(self._evaluating, []).extend(right)
+            return rewards
         rewards = self._batch.rewards(len(self.reward_funcs))
         return torch.tensor(rewards, dtype=torch.float32, device=self.accelerator.device)
 
@@ -212,6 +221,25 @@ class AllocatedGRPOTrainer(Sampler):
         return loss
 
     # === Steps and checkpoints ===
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """TRL's; the accuracy is told to the allocator. Of several data sets, TRL calls this for each."""
+        before, self._evaluating = self._evaluating, metric_key_prefix
+        try:
+            metrics = super().evaluate(eval_dataset, ignore_keys, metric_key_prefix)
+        finally:
+            self._evaluating = before
+        if before is None:
+            evaluated, self._evaluated = self._evaluated, {}
+            right = [one for part in evaluated.values() for one in part]
+            if right and not (self._past_the_end or self._at_the_end_of_a_batch()):
+                logger.warning("an accuracy in the middle of a batch belongs to no step, and is not in the record")
+            elif right and self.accelerator.is_main_process:
+                parts = {name: sum(part) / len(part) for name, part in evaluated.items()}
+                self.allocator.scored(sum(right) / len(right), parts if len(parts) > 1 else None)
+        return metrics
 
     def _log(self, told: dict[str, float]) -> None:
         """Into TRL's log, which takes means between two lines of it: of counts it gets the last."""
@@ -227,21 +255,29 @@ class AllocatedGRPOTrainer(Sampler):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if not self.accelerator.is_main_process:
-            return
+        if (refused := self._from_main(lambda: self._resumed(resume_from_checkpoint))) is not None:
+            raise Error(*refused)
+
+    def _resumed(self, resume_from_checkpoint: str) -> tuple[str, str | None] | None:
+        """Goes on from a checkpoint's state, or says why not: all processes must hear of it."""
         path = os.path.join(resume_from_checkpoint, STATE)
         if not os.path.exists(path):
-            raise Error(f"`{resume_from_checkpoint}` has no `{STATE}`", "it is no checkpoint of this trainer")
+            hint = "it is no checkpoint of this trainer, or the run was killed while it was written: name an earlier one"
+            return f"`{resume_from_checkpoint}` has no `{STATE}`", hint
         # Older checkpoints name the class by where it was.
         with torch.serialization.safe_globals([Answer, (Answer, "allot.trl.Answer")]):
             state = torch.load(path, weights_only=True)
         if state.pop("dataset", self._of_dataset()) != self._of_dataset():
-            raise Error(
+            return (
                 f"`{resume_from_checkpoint}` is of a run on another data set",
                 "let `train_dataset` be what the run began with, or begin another: without "
                 "resume_from_checkpoint, and with another `record`",
             )
-        self.allocator.load_state_dict(state)
+        try:
+            self.allocator.load_state_dict(state)
+        except Error as error:
+            return error.what, error.hint
+        return None
 
     def _of_dataset(self) -> str:
         """The data set's fingerprint."""
@@ -277,6 +313,8 @@ class _Steps(TrainerCallback):
                 f"there is a record in `{record}` already",
                 "give the allocator another `record`, or go on with that run: train(resume_from_checkpoint=…)",
             )
+        # Now, and not between TRL's part of a checkpoint and ours.
+        self.trainer._of_dataset()
 
     def _record_in_use(self) -> str | None:
         """The folder of the record, if it has one that this run does not go on with."""
@@ -291,7 +329,11 @@ class _Steps(TrainerCallback):
             return control
         told, over = trainer._from_main(self._end_of_step)
         trainer._log(told)
-        control.should_training_stop |= over
+        if over and not control.should_training_stop:
+            # As transformers does after the last of `max_steps`.
+            control.should_training_stop = True
+            control.should_evaluate |= by_steps(args.eval_strategy)
+            control.should_save |= by_steps(args.save_strategy)
         return control
 
     def _end_of_step(self) -> tuple[dict[str, float], bool]:

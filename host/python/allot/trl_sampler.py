@@ -68,11 +68,11 @@ class Sampler(GRPOTrainer):
         answered = []
         for i, (prompt, ids) in enumerate(zip(prompt_ids, completion_ids, strict=True)):
             answer = Answer(
-                list(prompt),
-                list(ids),
-                None if logprobs is None else list(logprobs[i]),
+                [int(token) for token in prompt],
+                [int(token) for token in ids],
+                None if logprobs is None else [None if x is None else float(x) for x in logprobs[i]],
                 rewards[i].tolist(),
-                mask=None if masks is None else list(masks[i]),
+                mask=None if masks is None else [int(one) for one in masks[i]],
                 prompt=texts[i],
                 completion=completions[i],
                 extra={name: values[i] for name, values in extra.items() if len(values) == len(rows)},

@@ -80,7 +80,7 @@ def _of_steps(trainer: Any) -> Wrong | None:
     args = trainer.args
     steps = args.steps_per_generation * trainer.num_iterations
     optimizer_steps = max(1, steps // args.gradient_accumulation_steps)
-    if args.gradient_accumulation_steps > steps:
+    if steps % args.gradient_accumulation_steps != 0:
         return (
             "an optimizer step of it goes over several batches",
             "let steps_per_generation be gradient_accumulation_steps, or a multiple",
@@ -90,13 +90,17 @@ def _of_steps(trainer: Any) -> Wrong | None:
             "the allocator's policy may change how a batch is updated on, and TRL's own settings do that",
             "leave out the allocator's `update`; num_iterations and steps_per_generation say how TRL updates",
         )
+    if by_steps(args.eval_strategy) and args.eval_steps % optimizer_steps != 0:
+        return (
+            f"it evaluates every {args.eval_steps:g} optimizer steps, and a batch has {optimizer_steps}",
+            f"let eval_steps be a multiple of {optimizer_steps}",
+        )
     if "temperature" in (trainer.allocator.requests or {}):
         return (
             "the allocator's `requests` let a policy choose the temperature, and TRL computes log-probabilities at one",
             "leave `temperature` out of `requests`; `least_tokens` is carried out",
         )
-    by_steps = str(args.save_strategy) in ("steps", "SaveStrategy.STEPS")
-    if by_steps and args.save_steps % optimizer_steps != 0:
+    if by_steps(args.save_strategy) and args.save_steps % optimizer_steps != 0:
         return (
             f"it saves every {args.save_steps:g} optimizer steps, and a batch has {optimizer_steps}",
             f"let save_steps be a multiple of {optimizer_steps}",
@@ -111,6 +115,18 @@ def _of_sizes(trainer: Any) -> Wrong | None:
             f"its answers get {trainer.max_completion_length} tokens, and the allocator's {allocator.longest}",
             "let `longest` be max_completion_length",
         )
+    if abs(args.temperature - allocator.temperature) > 1e-6:
+        return (
+            f"it samples at a temperature of {args.temperature:g}, and the allocator's policy is told {allocator.temperature:g}",
+            "let `temperature` be the same in GRPOConfig and in Allocator",
+        )
+    least = args.generation_batch_size // trainer.num_generations
+    if allocator.prompts < least:
+        return (
+            f"its data loader wants {least} prompts for a batch, generation_batch_size ÷ num_generations, and there are "
+            f"{allocator.prompts}",
+            "raise num_generations, which says nothing else here, or lower generation_batch_size",
+        )
     if allocator.batch > args.generation_batch_size:
         return (
             f"a step of the run trains on {allocator.batch} rollouts, and TRL's batch has "
@@ -118,6 +134,11 @@ def _of_sizes(trainer: Any) -> Wrong | None:
             "raise generation_batch_size: rows that are left over cost next to nothing",
         )
     return None
+
+
+def by_steps(strategy: Any) -> bool:
+    """Whether TRL saves or evaluates every so many steps."""
+    return getattr(strategy, "value", strategy) == "steps"
 
 
 def fingerprint(dataset: Any) -> str:

@@ -232,7 +232,10 @@ class AllocatedTrainer(PPOTrainerSync):
         trainer = self.config.trainer
         if trainer.test_freq > 0 and self.global_steps % trainer.test_freq != 0:
             self.logger.log(data=self._validate_now(), step=self.global_steps)
-        if trainer.save_freq > 0:
+            if self.accuracy is not None:
+                self.replay_buffer.allocator.scored(self.accuracy)
+        # A checkpoint that is there already is not written again: verl, which keeps the newest, would remove it.
+        if trainer.save_freq > 0 and self.global_steps % trainer.save_freq != 0:
             # As after sampling: verl writes checkpoints while the samplers have given their memory back.
             self.on_sample_end()
             self._save_checkpoint()

@@ -4,6 +4,7 @@ TransferQueue. What a policy holds stays in the queue.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -102,6 +103,11 @@ class AllocatedReplayBuffer(ReplayBuffer):
                     continue
                 reward = told[answer.keys[-1]][0]
                 tokens = sum(told[key][1] for key in answer.keys)
+                if not math.isfinite(reward):
+                    # No policy sees it, so it is never let go again.
+                    tq.kv_clear(partition_id=partition_id, keys=answer.keys)
+                    yield Rollout(reward=None, tokens=tokens, correct=False)
+                    continue
                 if tokens > self.allocator.longest:
                     raise Error(
                         f"a rollout of prompt {draw.prompt} has {tokens} tokens in {len(answer.keys)} trajectories, "

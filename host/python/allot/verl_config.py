@@ -211,8 +211,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[t
     """What a run is that was another in its checkpoint: a clause, and the key to change."""
     for name in before.keys() | now.keys():
         old, new = before.get(name), now.get(name)
-        if old == new or name == "budget":
-            continue  # A budget may grow from one call to the next.
+        if old == new:
+            continue
         key = KEYS.get(name, f"`{name}` in {KWARGS}")
         if name == "data":
             yield "the data set has other prompts than the one that the run began with", key

@@ -70,7 +70,8 @@ impl Allocator {
         );
         let (constants, columns) = columns::apart(&run);
         let (sha256, seed) = (policy.policy.sha256().to_owned(), setup.seed);
-        let of = Of { policy: sha256, run: constants, seed, tokens, columns };
+        let (advantage, order) = (setup.advantage, setup.order);
+        let of = Of { policy: sha256, run: constants, seed, tokens, limits, advantage, order, columns };
         let (seed, scale, bounds) = (setup.seed, setup.advantage, Bounds::default());
         // A trainer decides itself when to evaluate.
         let constants = Constants { run, seed, scale, bounds, every: None, retries: 0 };

@@ -1,6 +1,7 @@
 //! Converts a run between two steps to text, and back.
 
-use allot_allocation::Run;
+use allot_allocation::advantage::Scale;
+use allot_allocation::{Limits, Order, Run};
 use allot_loop::State;
 use allot_record::Mark;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exception::{Exception, Result};
 
 /// The version of this format.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// The identity of a checkpoint's run.
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,10 @@ pub struct Of {
     pub seed: u64,
     /// The total length of all prompts, which usually differs between data sets.
     pub tokens: u64,
+    /// What it may spend, how advantages are measured, and in which order prompts come.
+    pub limits: Limits,
+    pub advantage: Scale,
+    pub order: Order,
     /// A hash of the columns that the policy sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<String>,
@@ -64,7 +69,16 @@ pub fn load(text: &str, of: &Of) -> Result<(State, Mark)> {
         ("seed", read.of.seed != of.seed),
         ("data set", (read.of.run.prompts, read.of.tokens) != (of.run.prompts, of.tokens)),
         ("data set: its columns", read.of.columns != of.columns),
-        ("run", read.of.run != of.run),
+        ("`steps`", read.of.run.steps != of.run.steps),
+        ("`groups`", read.of.run.groups != of.run.groups),
+        ("`rollouts`", read.of.run.rollouts != of.run.rollouts),
+        ("`max_age`", read.of.run.max_age != of.run.max_age),
+        ("`settings`", read.of.run.settings != of.run.settings),
+        ("`longest`", read.of.limits.longest != of.limits.longest),
+        ("`budget`", read.of.limits != of.limits),
+        ("`advantage`", read.of.advantage != of.advantage),
+        ("`order`", read.of.order != of.order),
+        ("`temperature`, `requests`, `update`, `parameters` or `pool`", read.of.run != of.run),
     ];
     if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
         let hint = "go on with what the run began with, or begin another";

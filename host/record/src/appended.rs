@@ -6,6 +6,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use allot_allocation::shown;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -152,4 +154,22 @@ fn hashed(mut from: impl Read) -> io::Result<(Sha256, u64)> {
             }
         }
     }
+}
+
+/// Returns the complete lines of a file, or an empty list if there is none.
+pub fn whole_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(RecordError::file("read", path, e)),
+    };
+    let whole = text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
+    let one = |(i, line): (usize, &[u8])| {
+        serde_json::from_slice(line).map_err(|e| RecordError::Line {
+            path: path.to_owned(),
+            number: i + 1,
+            reason: shown::line(&e.to_string(), shown::LINE),
+        })
+    };
+    whole.enumerate().map(one).collect()
 }

@@ -15,6 +15,7 @@
 mod appended;
 mod change;
 mod error;
+mod evaluations;
 mod line;
 mod times;
 mod views;
@@ -28,6 +29,7 @@ use allot_allocation::{Column, Columns, Terms, shown};
 pub use appended::{Appended, Kept, Mark};
 pub use change::{Piece, StateChange};
 pub use error::RecordError;
+pub use evaluations::Evaluation;
 pub use line::{
     Call, CapsStamp, End, FORMAT, Head, Line, PolicyStamp, Rollouts, Sampled, StepEnd, Swap, hex, sha256,
     unhex,

@@ -4,9 +4,9 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use allot_allocation::shown;
 use serde::{Deserialize, Serialize};
 
+use crate::appended::whole_lines;
 use crate::{Appended, Kept, Mark, RecordError, Result};
 
 /// A line of the file.
@@ -141,20 +141,6 @@ impl Times {
 
     /// Returns the complete lines in a run's folder, or an empty list if the run has no times.
     pub fn read(run: &Path) -> Result<Vec<Time>> {
-        let path = run.join("times.jsonl");
-        let text = match std::fs::read(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(RecordError::file("read", &path, e)),
-        };
-        let whole = text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
-        let one = |(i, line): (usize, &[u8])| {
-            serde_json::from_slice(line).map_err(|e| RecordError::Line {
-                path: path.clone(),
-                number: i + 1,
-                reason: shown::line(&e.to_string(), shown::LINE),
-            })
-        };
-        whole.enumerate().map(one).collect()
+        whole_lines(&run.join("times.jsonl"))
     }
 }

@@ -22,10 +22,15 @@ impl Costs {
             Axis::Rollouts => Some(self.spent.run_rollouts as f64),
             Axis::Tokens => Some(self.spent.run_tokens as f64),
             Axis::Flops => Some(self.compute.flops.total()).filter(|f| *f > 0.0 || self.nothing()),
-            Axis::TrainedTokens => Some(self.compute.trained_tokens as f64),
+            Axis::TrainedTokens => self.known().then_some(self.compute.trained_tokens as f64),
             Axis::Seconds => self.seconds,
-            Axis::OptimizerSteps => Some(self.compute.optimizer_steps as f64),
+            Axis::OptimizerSteps => self.known().then_some(self.compute.optimizer_steps as f64),
         }
+    }
+
+    /// Whether computing was counted. Trainers in Python count none of it.
+    fn known(&self) -> bool {
+        self.nothing() || self.compute != Compute::default()
     }
 
     /// Whether no rollout was sampled yet.

@@ -7,7 +7,7 @@ use allot_allocation::advantage::{self, Scale};
 use allot_allocation::{
     Action, Batch, Group, Need, PromptId, RolloutBuffer, RolloutId, Settled, Spent, shown,
 };
-use allot_record::{Call, End, Head, Line, Machine, PolicyStamp, Rollouts, StepEnd, Swap, Time};
+use allot_record::{Call, End, Evaluation, Head, Line, Machine, PolicyStamp, Rollouts, StepEnd, Swap, Time};
 
 use crate::axis::Costs;
 use crate::history::{Fates, History, Measured, Offers, Rollout, Score, Step};
@@ -20,6 +20,10 @@ const REASON: usize = 8 << 10;
 pub struct Fold {
     history: History,
     times: BTreeMap<u32, f64>,
+    /// Accuracies told beside the record, by the number of finished steps.
+    evaluations: BTreeMap<u32, Evaluation>,
+    /// Those of them that are among the scores.
+    told: BTreeSet<u32>,
     scale: Scale,
     buffer: RolloutBuffer,
     buffered: BTreeMap<RolloutId, Rollout>,
@@ -99,6 +103,8 @@ impl Fold {
         Self {
             history,
             times: seconds,
+            evaluations: BTreeMap::new(),
+            told: BTreeSet::new(),
             scale,
             buffer,
             buffered: BTreeMap::new(),
@@ -113,6 +119,32 @@ impl Fold {
     /// The history so far.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// Adds an accuracy that was told beside the record. The record's own of that step counts instead.
+    pub fn evaluation(&mut self, told: Evaluation) {
+        let steps = told.steps;
+        self.evaluations.insert(steps, told);
+        self.place(steps);
+    }
+
+    /// Places what was told of this many steps among the scores, once the step is there.
+    fn place(&mut self, steps: u32) {
+        let Some(told) = self.evaluations.get(&steps) else { return };
+        let last = steps.checked_sub(1).map(|last| self.history.steps.get(last as usize));
+        let costs = match last {
+            None => Costs { seconds: self.times.get(&0).copied(), ..Costs::default() },
+            Some(Some(step)) => step.costs,
+            Some(None) => return,
+        };
+        let score = Score { steps, costs, accuracy: told.accuracy, parts: told.scores.clone() };
+        let scores = &mut self.history.scores;
+        match scores.binary_search_by_key(&steps, |score| score.steps) {
+            Ok(at) if self.told.contains(&steps) => scores[at] = score,
+            Ok(_) => return,
+            Err(at) => scores.insert(at, score),
+        }
+        self.told.insert(steps);
     }
 
     /// Adds a time written since.
@@ -305,6 +337,7 @@ impl Fold {
             // A report does not need these, and those of many runs would fill the memory.
             end: StepEnd { metrics: Vec::new(), scores: Vec::new(), ..end },
         });
+        self.place(self.history.steps.len() as u32);
         Ok(())
     }
 

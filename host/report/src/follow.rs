@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use allot_record::{Line, Reader, RecordError, Times};
+use allot_record::{Evaluation, Line, Reader, RecordError, Times};
 
 use crate::fold::Fold;
 use crate::history::{History, Rollout};
@@ -19,8 +19,13 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
         Ok(times) => (times, Vec::new()),
         Err(error) => (Vec::new(), vec![format!("its times can't be read: {error}")]),
     };
+    let evaluations = Evaluation::read(folder).unwrap_or_else(|error| {
+        troubles.push(format!("its evaluations can't be read: {error}"));
+        Vec::new()
+    });
     let name = if path.is_dir() { path } else { folder };
     let mut fold = Fold::new(name.display().to_string(), head, &times);
+    evaluations.into_iter().for_each(|told| fold.evaluation(told));
     let mut whole = true;
     for line in reader.by_ref() {
         let taken = line.map_err(|error| error.to_string()).and_then(|line| fold.take(line, each));
@@ -52,6 +57,8 @@ pub struct Follower {
     taken: u64,
     /// Entries of the times that were read, and the file's length then.
     times: (usize, u64),
+    /// The length of the evaluations that were read.
+    evaluations: u64,
     /// Reason why the rest is unreliable, and the record's length then.
     damage: Option<(String, u64)>,
 }
@@ -61,7 +68,7 @@ impl Follower {
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let (_, head) = Reader::open(path)?;
         let fold = Fold::new(path.display().to_string(), head, &[]);
-        Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), damage: None })
+        Ok(Self { path: path.to_owned(), fold, taken: 0, times: (0, 0), evaluations: 0, damage: None })
     }
 
     /// Reads the lines written since. If the record got shorter, or was unreliable and has changed, the run
@@ -71,8 +78,17 @@ impl Follower {
         let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
         let found = length(&path);
         let mended = self.damage.as_ref().is_some_and(|(_, then)| *then != found);
-        if found < self.taken || mended || length(&self.path.join("times.jsonl")) < self.times.1 {
+        let times = length(&self.path.join("times.jsonl"));
+        let evaluations = length(&self.path.join("evaluations.jsonl"));
+        if found < self.taken || mended || times < self.times.1 || evaluations < self.evaluations {
             *self = Self::open(&self.path)?;
+        }
+        if evaluations > self.evaluations {
+            Evaluation::read(&self.path)
+                .unwrap_or_default()
+                .into_iter()
+                .for_each(|e| self.fold.evaluation(e));
+            self.evaluations = evaluations;
         }
         if self.damage.is_none() && found > self.taken {
             self.lines(&path, found)?;
@@ -159,6 +175,49 @@ mod tests {
         assert_eq!(read.steps, follower.history().steps);
         assert_eq!(read.fates, follower.history().fates);
         assert_eq!(read.fates.total(), read.end.as_ref().map_or(0, |end| end.spent.run_rollouts));
+        std::fs::remove_dir_all(&folder).expect("the scratch folder");
+    }
+
+    #[test]
+    fn accuracies_beside_the_record_are_scores_of_their_steps() {
+        let folder = std::env::temp_dir().join(format!("allot-told-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a scratch folder");
+        let bare = RECORD.lines().map(|line| {
+            let mut line: serde_json::Value = serde_json::from_str(line).expect("a line");
+            line.as_object_mut().expect("an object").remove("accuracy");
+            line.to_string() + "\n"
+        });
+        let bare: Vec<String> = bare.collect();
+        let record = |lines: &[String]| std::fs::write(folder.join("record.jsonl"), lines.concat());
+        let told = |lines: &str| std::fs::write(folder.join("evaluations.jsonl"), lines);
+        let scores = |history: &History| -> Vec<(u32, f64)> {
+            history.scores.iter().map(|score| (score.steps, score.accuracy)).collect()
+        };
+        record(&bare[..1]).expect("a scratch file");
+        // Told before its step is there, twice, out of order, of a step that never comes, and half a line.
+        let all = "{\"steps\":2,\"accuracy\":0.25}\n{\"steps\":0,\"accuracy\":0.125,\"scores\":[[\"a\",1.0]]}\n\
+                   {\"steps\":2,\"accuracy\":0.5}\n{\"steps\":9,\"accuracy\":0.9}\n{\"steps\":3,";
+        told(all).expect("a scratch file");
+        let mut follower = Follower::open(&folder).expect("a head");
+        follower.poll().expect("it is there");
+        assert_eq!(scores(follower.history()), [(0, 0.125)]);
+        record(&bare).expect("a scratch file");
+        follower.poll().expect("it is there");
+        let expected = [(0, 0.125), (2, 0.5)];
+        assert_eq!(scores(follower.history()), expected);
+        let read_again = read(&folder, &mut |_| {}).expect("it is there");
+        assert_eq!(read_again.scores, follower.history().scores);
+        assert_eq!(read_again.scores[1].costs, read_again.steps[1].costs);
+        assert_eq!(read_again.scores[0].parts, [("a".to_owned(), 1.0)]);
+        // The record's own accuracies come first.
+        record(&RECORD.split_inclusive('\n').map(str::to_owned).collect::<Vec<_>>()).expect("a scratch file");
+        let own = scores(&read(&folder, &mut |_| {}).expect("it is there"));
+        std::fs::remove_file(folder.join("evaluations.jsonl")).expect("a scratch file");
+        let alone = scores(&read(&folder, &mut |_| {}).expect("it is there"));
+        assert!(!alone.is_empty() && alone.iter().all(|score| own.contains(score)), "{own:?} {alone:?}");
+        told("{\"steps\":1,\"accuracy\":1.5}\n").expect("a scratch file");
+        let wrong = read(&folder, &mut |_| {}).expect("it is there").troubles.join("\n");
+        assert!(wrong.contains("line 1") && wrong.contains("1.5; it is from 0 to 1"), "{wrong}");
         std::fs::remove_dir_all(&folder).expect("the scratch folder");
     }
 }

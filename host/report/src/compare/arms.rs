@@ -124,18 +124,37 @@ pub fn called(groups: &[Runs], name: &str) -> Option<usize> {
     exact.or_else(|| others.next().filter(|_| others.next().is_none()))
 }
 
-/// Returns the task of a run: its weights and problems, or its simulated world.
-fn task(history: &History) -> String {
+/// Returns the task of a run, by what it consists of: its weights and problems, or its simulated world. Of a trainer in Python
+/// not more may be known than itself and the number of its prompts.
+fn task(history: &History) -> [(&'static str, Value); 6] {
     let head = &history.head;
     let training = head.training.as_ref().unwrap_or(&Value::Null);
-    let held_out = &training["held_out"]["sha256"];
-    json!([head.engine, head.world, training["weights"], training["problems"]["sha256"], held_out])
-        .to_string()
+    [
+        ("engine", json!(head.engine)),
+        ("world", json!(head.world)),
+        ("weights", training["weights"].clone()),
+        ("problems", training["problems"]["sha256"].clone()),
+        ("held-out problems", training["held_out"]["sha256"].clone()),
+        ("prompts", json!(head.run.prompts)),
+    ]
+}
+
+/// Returns in words how a task differs from another.
+fn differs(task: &[(&str, Value)], other: &[(&str, Value)]) -> String {
+    let one = |((name, value), (_, other)): (&(&str, Value), &(&str, Value))| match (value, other) {
+        _ if value == other => None,
+        (Value::String(value), Value::String(other)) if *name == "engine" => {
+            Some(format!("{name} `{value}` instead of `{other}`"))
+        }
+        (Value::Number(value), Value::Number(other)) => Some(format!("{value} {name} instead of {other}")),
+        _ => Some(format!("other {name}")),
+    };
+    task.iter().zip(other).filter_map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Keeps the runs of the most frequent task; of equally frequent ones, the first.
 fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<History> {
-    let mut tasks: Vec<(String, usize)> = Vec::new();
+    let mut tasks: Vec<([(&str, Value); 6], usize)> = Vec::new();
     for history in &histories {
         let task = task(history);
         match tasks.iter_mut().find(|(other, _)| *other == task) {
@@ -148,11 +167,8 @@ fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<History>
     let (ours, others): (Vec<_>, Vec<_>) = histories.into_iter().partition(|h| task(h) == chosen);
     let first = ours.first().map(|h| h.run.clone()).unwrap_or_default();
     for other in others {
-        notes.push(format!(
-            "`{}` is left out: its task differs (weights, problems or held-out problems) from that of \
-             `{first}`",
-            other.run
-        ));
+        let how = differs(&task(&other), &chosen);
+        notes.push(format!("`{}` is left out: its task is not that of `{first}` ({how})", other.run));
     }
     ours
 }
