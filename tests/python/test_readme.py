@@ -37,18 +37,31 @@ class Readme(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             if "record" in given:
                 given["record"] = str(Path(folder) / given["record"])
-            allocator = allot.Allocator(lengths=[40] * 200, steps=2, longest=64, **given)
+            sizes = {"groups": 16, "rollouts": 16, **given}
+            allocator = allot.Allocator(lengths=[40] * 200, steps=2, longest=64, **sizes)
             order = next(iter(allocator))
         self.assertIsInstance(order, allot.Sample)
         self.assertEqual({draw.count for draw in order.draws}, {given["settings"]["pilot"]})
 
     def test_the_policy_s_settings_in_verl_are_the_allocator_s(self):
         text = section("verl")
-        given = re.search(r"sampler_kwargs=(\{.*\})'", text, re.S)[1]
-        self.allocator(table(given), ("policy", "groups", "rollouts", "budget"))
+        # On one line: Hydra reads no value that is broken.
+        given = re.search(r"sampler_kwargs=(\{.*\})'", text)[1]
+        # Groups and rollouts are verl's own, if they are not given.
+        self.allocator(table(given), ("policy", "budget"))
         source = (ROOT / "host/python/allot/verl.py").read_text()
         mode = re.search(r"trainer_mode=(\w+)", text)[1]
         self.assertIn(f'@register_trainer("{mode}")', source)
+
+    @unittest.skipIf(find_spec("hydra") is None, "no Hydra here")
+    def test_hydra_reads_the_overrides_of_verl(self):
+        from hydra.core.override_parser.overrides_parser import OverridesParser
+
+        page = (ROOT / "docs/how-to/verl.md").read_text()
+        for text in (section("verl"), page):
+            (override,) = re.findall(r"'(\+trainer\.v1[^']*)'", text.replace("'+trainer…'", ""))
+            (parsed,) = OverridesParser.create().parse_overrides([override])
+            self.assertEqual(parsed.value()["policy"], "pilot-commit")
 
     def test_slime_s_paths_are_names_of_the_adapter(self):
         text = section("slime")
