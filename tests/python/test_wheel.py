@@ -519,6 +519,20 @@ class Runs(Raises):
                 self.assertEqual(learn.age, int(learn.id in again))
                 self.assertTrue(learn.answer.startswith(f"{learn.prompt}:"), learn)
             program("replay", f"{scratch}/run", replays)
+
+            # What is learned from again decides nothing about a rollout: waste is of the others.
+            allocator = small(replays)
+            seen: set[int] = set()
+            for order in allocator:
+                if isinstance(order, allot.Sample):
+                    allocator.sampled(flip(allocator, order))
+                    continue
+                fresh = [learn for learn in order.rollouts if learn.id not in seen]
+                seen |= {learn.id for learn in order.rollouts}
+                metrics = allocator.metrics(step := allocator.trained())
+                known = len(fresh) + step["released"] + step["stale"]
+                share = 1 - sum(learn.advantage != 0 for learn in fresh) / known
+                self.assertAlmostEqual(metrics["allot/waste"], share)
             self.raises(
                 allot.PolicyFault,
                 "policy `guest` needs `replay`, which this run does not provide",

@@ -170,6 +170,8 @@ class Allocator:
         self.updates_as_told = update is not None
         #: Unscorable rollouts of the current step, and the waste of the last one, None if nothing became known.
         self._unscorable, self._waste = 0, None
+        #: Buffered rollouts that were trained on before.
+        self._again: set[int] = set()
         #: The signals that the policy needs for each rollout.
         self.signals: list[str] = self.policy.describe()["signals"]
         self._answers: dict[int, Any] = {}
@@ -283,9 +285,13 @@ class Allocator:
         for kind in ("finished", "released", "stale"):
             for rollout in told["settled"][kind]:
                 self._answers.pop(rollout, None)
-        self._picked = []
         step: dict[str, Any] = told["step"]
-        self._waste, self._unscorable = _waste(step, self._unscorable), 0
+        first = [learn for learn in self._picked if learn.id not in self._again]
+        learned = sum(learn.advantage != 0.0 for learn in first)
+        self._waste, self._unscorable = _waste(step, len(first), learned, self._unscorable), 0
+        # Those that stay may be trained on again, which decides nothing about them.
+        self._again = (self._again | {learn.id for learn in self._picked}) & self._answers.keys()
+        self._picked = []
         return step
 
     def scored(self, accuracy: float, scores: Mapping[str, float] | None = None) -> None:
@@ -345,14 +351,14 @@ class Allocator:
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state, between two steps, for a checkpoint beside the model's. Answers are as passed in."""
-        return {"run": self._native.save(), "answers": dict(self._answers)}
+        return {"run": self._native.save(), "answers": dict(self._answers), "again": sorted(self._again)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from this state. The record is truncated to it."""
         self._native.load(state["run"])
         if self.record is not None:
             evaluations.cut(self.record, self.steps)
-        self._answers = dict(state["answers"])
+        self._answers, self._again = dict(state["answers"]), set(state.get("again", ()))
         self._picked = []
 
 
@@ -362,14 +368,13 @@ def _draw(sampling: Mapping[str, Any] | None, **draw: Any) -> Draw:
     return Draw(**draw, sampling=Sampling(sampling["temperature"], sampling["max_tokens"]))
 
 
-def _waste(step: Mapping[str, Any], unscorable: int) -> float | None:
+def _waste(step: Mapping[str, Any], trained: int, learned: int, unscorable: int) -> float | None:
     """Of the rollouts whose fate a step decided, the share not trained on with an advantage. None if it decided none.
 
-    A rollout that was trained on before is not counted again.
+    `trained` are those that were trained on for the first time, `learned` those of them with an advantage.
     """
-    trained = step["trained"] - step.get("again", 0)
     known: int = trained + step["released"] + step["stale"] + unscorable
-    return max(1.0 - step["effective"] / known, 0.0) if known else None
+    return 1.0 - learned / known if known else None
 
 
 def _plain(values: Any) -> Any:

@@ -191,7 +191,7 @@ class AllocatedSource(RolloutDataSource):
         self.settle()
         state = self.allocator.state_dict()
         answers = {number: [row.to_dict() for row in rows] for number, rows in state["answers"].items()}
-        kept = {"run": state["run"], "answers": answers, "data": self._data()}
+        kept = {**state, "answers": answers, "data": self._data()}
         path = self._path(self.args.save, rollout_id)
         torch.save(kept, f"{path}.unfinished")
         os.replace(f"{path}.unfinished", path)
@@ -210,7 +210,7 @@ class AllocatedSource(RolloutDataSource):
                 "go on with the --prompt-data that the run began with, and its options, or begin another run",
             )
         answers = {number: [Row.from_dict(row) for row in rows] for number, rows in state["answers"].items()}
-        self.allocator.load_state_dict({"run": state["run"], "answers": answers})
+        self.allocator.load_state_dict({**state, "answers": answers})
 
     def _refuse_a_record(self, folder: str | None) -> None:
         """The allocator refuses one, too, but only once all models are there and the first batch is asked for."""

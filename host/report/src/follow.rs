@@ -25,7 +25,9 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
     });
     let name = if path.is_dir() { path } else { folder };
     let mut fold = Fold::new(name.display().to_string(), head, &times);
-    evaluations.into_iter().for_each(|told| fold.evaluation(told));
+    for told in evaluations {
+        fold.evaluation(told);
+    }
     let mut whole = true;
     for line in reader.by_ref() {
         let taken = line.map_err(|error| error.to_string()).and_then(|line| fold.take(line, each));
@@ -84,10 +86,9 @@ impl Follower {
             *self = Self::open(&self.path)?;
         }
         if evaluations > self.evaluations {
-            Evaluation::read(&self.path)
-                .unwrap_or_default()
-                .into_iter()
-                .for_each(|e| self.fold.evaluation(e));
+            for told in Evaluation::read(&self.path).unwrap_or_default() {
+                self.fold.evaluation(told);
+            }
             self.evaluations = evaluations;
         }
         if self.damage.is_none() && found > self.taken {
