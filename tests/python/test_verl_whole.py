@@ -36,6 +36,9 @@ PILOT = {
     "max_age": 2,
 }
 
+#: The run that the tests look at.
+WHOLE = {**PILOT, "budget": {"rollouts": 100}}
+
 
 def counts(folder: Path) -> list[int]:
     """How many rollouts were sampled of each prompt at a time."""
@@ -59,7 +62,7 @@ class Whole(unittest.TestCase):
         cls.folder = Path(scratch.name)
         prepare(cls.folder)
         cls.more = ["trainer.test_freq=2", "trainer.val_before_train=true"]
-        cls.log = train(cls.folder, "whole", {**PILOT, "budget": {"rollouts": 100}}, *cls.more)
+        cls.log = train(cls.folder, "whole", WHOLE, *cls.more)
 
     def steps(self, name: str = "whole") -> list[dict]:
         return lines(self.folder / name / "record", "step")
@@ -123,7 +126,7 @@ class Whole(unittest.TestCase):
         state = torch.load(verl / "global_step_2/allot.pt", weights_only=False)
         self.assertIsNotNone(state["held"], "nothing was held, so this would show little")
         # The record is longer than the checkpoint, as after a run that was killed.
-        log = train(self.folder, "cut", {**PILOT, "budget": {"rollouts": 100}}, *self.more)
+        log = train(self.folder, "cut", WHOLE, *self.more)
         self.assertEqual(len(logged(log, "actor/grad_norm")), last - 2)
         records = [(self.folder / name / "record/record.jsonl").read_bytes() for name in ("whole", "cut")]
         self.assertEqual(*records)
@@ -176,16 +179,17 @@ class Whole(unittest.TestCase):
     def test_a_checkpoint_of_another_run_is_refused_by_verl_s_key(self):
         state = torch.load(self.folder / "whole/verl/global_step_1/allot.pt", weights_only=False)
         for kwargs, more, data, words in [
-            (PILOT, [], "others", "the data set has other prompts"),
+            (WHOLE, [], "others", "the data set has other prompts"),
             (
-                PILOT,
+                WHOLE,
                 ["trainer.total_training_steps=9"],
                 "prompts",
                 "trainer.total_training_steps is 9, and was 30",
             ),
-            (PILOT, ["data.max_response_length=32"], "prompts", "data.max_response_length is 32, and was 16"),
+            (WHOLE, ["data.max_response_length=32"], "prompts", "data.max_response_length is 32, and was 16"),
+            ({**PILOT, "budget": {"rollouts": 200}}, [], "prompts", "`budget` in trainer.v1.sampler.sampler_kwargs is"),
             (
-                {**PILOT, "groups": 5},
+                {**WHOLE, "groups": 5},
                 [],
                 "prompts",
                 "`groups` in trainer.v1.sampler.sampler_kwargs is 5, and was 3",
