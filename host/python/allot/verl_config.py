@@ -209,7 +209,7 @@ def check_ranks(config: Any, ranks: int) -> str | None:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What a run is that was another in its checkpoint: a clause, and the key to change."""
-    for name in before.keys() | now.keys():
+    for name in sorted(before.keys() | now.keys()):
         old, new = before.get(name), now.get(name)
         if old == new:
             continue
