@@ -385,7 +385,7 @@ class Runs(Raises):
         for other, what in [
             (small("dapo"), "policy"),
             (small(seed=2), "seed"),
-            (small(groups=3), "run"),
+            (small(groups=3), "`groups`"),
             (
                 allot.Allocator("uniform", [6] * 40, steps=4, groups=4, rollouts=8, longest=10, seed=1),
                 "data set",
