@@ -26,7 +26,7 @@ if (!book || !existsSync(path.join(book, "index.html"))) {
 
 /** What the search must find for a question: words of a reader, and the page that answers. */
 const QUESTIONS = [
-  ["work with verl", "how-to/python.html"],
+  ["work with verl", "how-to/verl.html"],
   ["what do I gain", "results/evidence.html"],
   ["write a rule", "how-to/writing-a-policy.html"],
   ["fair comparison", "explanation/fair-comparison.html"],
