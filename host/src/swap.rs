@@ -76,7 +76,7 @@ pub fn settle(run: &Path) -> Result<()> {
     }
 }
 
-/// Removes configs whose writing was interrupted: they begin with a dot until they are whole.
+/// Removes configs whose writing was interrupted. The name of such a file begins with a dot until it is written.
 fn sweep(run: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(run) {
         Ok(entries) => entries,

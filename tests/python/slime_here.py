@@ -10,6 +10,7 @@ import copy
 import json
 import random
 import sys
+import tempfile
 import types
 import unittest
 from argparse import Namespace
@@ -167,6 +168,17 @@ def arguments(folder: str, **more) -> Namespace:
         **more,
     }
     return Namespace(**{**dict.fromkeys(none), **dict.fromkeys(no, False), **given})
+
+
+class InFolder(unittest.TestCase):
+    """Tests with a folder of their own, in which nothing was sampled or compared yet."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = scratch.name
+        for seen in (SEEN, LIMITS, COMPARED):
+            seen.clear()
 
 
 class Slime:

@@ -4,7 +4,6 @@ function, as `--custom-generate-function-path` has it; slime's own code calls it
 from __future__ import annotations
 
 import json
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -13,17 +12,10 @@ from allot.errors import RunIsOver
 from guest import made, needs
 from recorded import allot as program
 from recorded import lines
-from slime_here import LIMITS, SEEN, Slime, arguments
+from slime_here import LIMITS, SEEN, InFolder, Slime, arguments
 
 
-class Adapter(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = scratch.name
-        SEEN.clear()
-        LIMITS.clear()
-
+class Adapter(InFolder):
     def test_ragged_plans_are_the_host_s_and_batches_are_what_slime_s_steps_need(self):
         settings = {"pilot": 2, "commit": 6, "prompts": 9, "evict-at": 1.1}
         slime = Slime(arguments(self.folder, allot={"settings": settings}))

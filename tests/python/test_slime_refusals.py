@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -10,17 +9,12 @@ from unittest import mock
 import allot
 import slime_here  # noqa: F401
 from allot import slime_checks, slime_train
-from slime_here import AllocatedSource, arguments
+from slime_here import AllocatedSource, InFolder, arguments
 
 WORDS = "slime can't be allotted rollouts: "
 
 
-class Refusals(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = scratch.name
-
+class Refusals(InFolder):
     def refused(self, what: str, hint: str, **more):
         args = arguments(self.folder)
         vars(args).update(more)

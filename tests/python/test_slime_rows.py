@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 import unittest
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import slime_here
 from recorded import allot as program
 from recorded import lines
 from slime.utils.types import Sample
-from slime_here import COMPARED, SEEN, Slime, arguments
+from slime_here import COMPARED, SEEN, InFolder, Slime, arguments
 
 SEVERAL = {"custom_generate_function_path": "slime_here.several", "allot": {"longest": 30}}
 
@@ -32,14 +31,7 @@ def rollouts(told: dict) -> int:
     return len(told["rewards"]) + told.get("unscorable", 0)
 
 
-class Rows(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = scratch.name
-        SEEN.clear()
-        COMPARED.clear()
-
+class Rows(InFolder):
     def batches(self, **more):
         """The first batches of a run, each with its rows by rollout, and the rollouts that were picked."""
         slime = Slime(arguments(self.folder, **more))
@@ -168,10 +160,8 @@ class Rows(unittest.TestCase):
         self.assertIn("longest: TOKENS", raised.exception.hint)
 
 
-class GroupRewards(unittest.TestCase):
+class GroupRewards(InFolder):
     """With --group-rm."""
-
-    setUp = Rows.setUp
 
     MORE = {"group_rm": True, "custom_rm_path": "slime_here.compare"}
 

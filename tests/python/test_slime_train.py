@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import tempfile
 import unittest
 from argparse import Namespace
 from importlib.util import find_spec
@@ -69,7 +68,7 @@ def trained(args: Namespace, start: int = 0) -> tuple[Training, str]:
     return training, printed.getvalue()
 
 
-class End(unittest.TestCase):
+class End(slime_here.InFolder):
     @classmethod
     def setUpClass(cls):
         # Its processes import slime as this one did, and the function that samples.
@@ -83,11 +82,6 @@ class End(unittest.TestCase):
         cls.addClassCleanup(path.stop)
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
         cls.addClassCleanup(ray.shutdown)
-
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = scratch.name
 
     def arguments(self, **more) -> Namespace:
         no = (

@@ -41,6 +41,17 @@ from trl import GRPOConfig
 transformers.utils.logging.disable_progress_bar()
 
 MODEL = ROOT / "tests/cases/models/tiny-qwen2-tied"
+#: Settings of TRL that all tests have.
+SETTINGS = {
+    "num_generations": 4,
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+    "use_cpu": True,
+    "bf16": False,
+    "disable_tqdm": True,
+    "seed": 1,
+}
 PROMPTS = Dataset.from_list([{"prompt": f"{i} and {i} make", "easy": i % 5} for i in range(24)])
 
 
@@ -118,20 +129,13 @@ def trainer(
         },
     )
     args = {
+        **SETTINGS,
         "output_dir": f"{folder}/trl",
         "per_device_train_batch_size": 8,
         "gradient_accumulation_steps": 2,
-        "num_generations": 4,
         "max_completion_length": 6,
         "max_steps": 6,
         "learning_rate": 1e-2,
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "disable_tqdm": True,
-        "seed": 1,
         **more,
     }
     judge = Judge()

@@ -23,7 +23,7 @@ import allot
 import torch
 from allot.trl import lengths
 from datasets import Dataset
-from test_trl import MODEL, Spy, Stop, weights
+from test_trl import MODEL, SETTINGS, Spy, Stop, weights
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig
 
@@ -137,19 +137,12 @@ def trainer(folder, policy="pilot-commit", run=None, kind=Caller, rewards=(judge
         reward_funcs=list(rewards),
         args=GRPOConfig(
             **{
+                **SETTINGS,
                 "output_dir": f"{folder}/trl",
                 "per_device_train_batch_size": 16,
-                "num_generations": 4,
                 "max_completion_length": LONGEST,
                 "max_steps": 4,
                 "learning_rate": 1e-3,
-                "logging_steps": 1,
-                "save_strategy": "no",
-                "report_to": "none",
-                "use_cpu": True,
-                "bf16": False,
-                "disable_tqdm": True,
-                "seed": 1,
                 **args,
             }
         ),

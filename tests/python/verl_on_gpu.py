@@ -34,17 +34,9 @@ def prepare(folder: Path) -> None:
     import pandas
     import torch
     from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+    from verl_run import prompts
 
-    rows = [
-        {
-            "data_source": "numbers",
-            "prompt": [{"role": "user", "content": f"{i} and {i} make"}],
-            "reward_model": {"style": "rule", "ground_truth": str(i % 6)},
-            "extra_info": {"index": i},
-        }
-        for i in range(64)
-    ]
-    pandas.DataFrame(rows).to_parquet(folder / "prompts.parquet")
+    pandas.DataFrame(prompts(64)).to_parquet(folder / "prompts.parquet")
     (folder / "reward.py").write_text(REWARD)
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "tests/cases/models/tiny-qwen2-tied")
     torch.manual_seed(0)

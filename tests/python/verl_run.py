@@ -31,17 +31,22 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
 """
 
 
-def prepare(folder: Path) -> None:
-    """A data set of prompts that are always, sometimes and never answered; a model of random weights; a reward."""
-    rows = [
+def prompts(count: int) -> list[dict]:
+    """verl's rows of prompts that are always, sometimes and never answered, by the rewards here and in verl_on_gpu.py."""
+    return [
         {
             "data_source": "numbers",
             "prompt": [{"role": "user", "content": f"{i} and {i} make"}],
             "reward_model": {"style": "rule", "ground_truth": str(i % 6)},
             "extra_info": {"index": i},
         }
-        for i in range(PROMPTS)
+        for i in range(count)
     ]
+
+
+def prepare(folder: Path) -> None:
+    """A data set of prompts that are always, sometimes and never answered; a model of random weights; a reward."""
+    rows = prompts(PROMPTS)
     pandas.DataFrame(rows).to_parquet(folder / "prompts.parquet")
     for i, row in enumerate(rows):
         row["agent_name"] = ("turns", "pieces")[i % 2]

@@ -89,6 +89,31 @@ pub struct SamplerRange {
     pub most: SamplerSettings,
 }
 
+impl SamplerRange {
+    /// Returns the range around a run's own settings. What is not given stays the run's own, and the run's limits are the
+    /// largest.
+    pub fn around(
+        run: SamplerSettings,
+        temperatures: Option<[f32; 2]>,
+        least_tokens: Option<u32>,
+        least_turns: Option<u32>,
+    ) -> Self {
+        let [lowest, highest] = temperatures.unwrap_or([run.temperature; 2]);
+        let least = SamplerSettings {
+            temperature: lowest,
+            max_tokens: least_tokens.unwrap_or(run.max_tokens),
+            max_turns: least_turns.unwrap_or(run.max_turns),
+        };
+        Self { least, most: SamplerSettings { temperature: highest, ..run } }
+    }
+
+    /// Whether all its temperatures are positive and finite, and the run's own is among them.
+    pub fn has_temperature(&self, own: f32) -> bool {
+        let (low, high) = (self.least.temperature, self.most.temperature);
+        low > 0.0 && high.is_finite() && (low..=high).contains(&own)
+    }
+}
+
 /// How a run samples, rewards and trains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Terms {

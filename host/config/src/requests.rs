@@ -22,23 +22,16 @@ pub struct RequestsConfig {
 impl RequestsConfig {
     /// Returns the range of settings that a request may choose, for these settings of the run.
     pub fn range(self, run: SamplerSettings) -> SamplerRange {
-        let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
-        SamplerRange {
-            least: SamplerSettings {
-                temperature: lowest,
-                max_tokens: self.least_tokens.unwrap_or(run.max_tokens),
-                max_turns: self.least_turns.unwrap_or(run.max_turns),
-            },
-            most: SamplerSettings { temperature: highest, ..run },
-        }
+        SamplerRange::around(run, self.temperature, self.least_tokens, self.least_turns)
     }
 
     /// Checks the section for these settings of the run. `name` names the config in errors, and `keys` are
     /// those of the run's limits of tokens and of turns.
     pub fn check(self, name: &str, run: SamplerSettings, keys: [&str; 2]) -> Result<()> {
-        let SamplerRange { least, most } = self.range(run);
-        let (low, high, own) = (least.temperature, most.temperature, run.temperature);
-        if !(low > 0.0 && high.is_finite() && (low..=high).contains(&own)) {
+        let range = self.range(run);
+        let SamplerRange { least, most } = range;
+        if !range.has_temperature(run.temperature) {
+            let (low, high, own) = (least.temperature, most.temperature, run.temperature);
             let what = format!("`{name}`: `requests.temperature` is [{low}, {high}]");
             let hint = format!(
                 "set it to the lowest temperature, above 0, and the highest, with the run's own {own} between them"

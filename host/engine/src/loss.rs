@@ -46,7 +46,7 @@ pub struct LossNormalization {
     pub longest: usize,
     /// Limit of an importance weight, for answers sampled with other weights than `old`.
     pub correction: f64,
-    /// Optimizer steps that the answers and tokens above are of: 1 for the batch's own.
+    /// Optimizer steps that share these answers and tokens: 1 if they are this step's own.
     pub steps: usize,
 }
 

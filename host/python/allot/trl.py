@@ -204,9 +204,7 @@ class AllocatedGRPOTrainer(Sampler):
         if self._batch is None:
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
             if self._evaluating is not None:
-                totals = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
-                judged = ~torch.isnan(rewards).all(dim=1)
-                right = [bool(ok) and self.correct(total.item()) for ok, total in zip(judged, totals, strict=True)]
+                right = [total is not None and self.correct(total) for total in self._totals(rewards)]
                 self._evaluated.setdefault(self._evaluating, []).extend(right)
             return rewards
         rewards = self._batch.rewards(len(self.reward_funcs))
@@ -234,7 +232,7 @@ class AllocatedGRPOTrainer(Sampler):
         if before is None:
             evaluated, self._evaluated = self._evaluated, {}
             right = [one for part in evaluated.values() for one in part]
-            if right and not (self._past_the_end or self._at_the_end_of_a_batch()):
+            if right and not self._at_the_end_of_a_batch():
                 logger.warning("an accuracy in the middle of a batch belongs to no step, and is not in the record")
             elif right and self.accelerator.is_main_process:
                 parts = {name: sum(part) / len(part) for name, part in evaluated.items()}
@@ -251,7 +249,7 @@ class AllocatedGRPOTrainer(Sampler):
                 metrics[name].append(value)
 
     def _at_the_end_of_a_batch(self) -> bool:
-        return self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+        return self._past_the_end or self._step % (self.args.steps_per_generation * self.num_iterations) == 0
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
@@ -264,10 +262,9 @@ class AllocatedGRPOTrainer(Sampler):
         if not os.path.exists(path):
             hint = "it is no checkpoint of this trainer, or the run was killed while it was written: name an earlier one"
             return f"`{resume_from_checkpoint}` has no `{STATE}`", hint
-        # Older checkpoints name the class by where it was.
-        with torch.serialization.safe_globals([Answer, (Answer, "allot.trl.Answer")]):
+        with torch.serialization.safe_globals([Answer]):
             state = torch.load(path, weights_only=True)
-        if state.pop("dataset", self._of_dataset()) != self._of_dataset():
+        if state.pop("dataset") != self._of_dataset():
             return (
                 f"`{resume_from_checkpoint}` is of a run on another data set",
                 "let `train_dataset` be what the run began with, or begin another: without "
@@ -325,7 +322,7 @@ class _Steps(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         trainer = self.trainer
-        if not trainer._past_the_end and not trainer._at_the_end_of_a_batch():
+        if not trainer._at_the_end_of_a_batch():
             return control
         told, over = trainer._from_main(self._end_of_step)
         trainer._log(told)
@@ -344,7 +341,7 @@ class _Steps(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        if not self.trainer._past_the_end and not self.trainer._at_the_end_of_a_batch():
+        if not self.trainer._at_the_end_of_a_batch():
             logger.warning("`%s` is within a batch: it holds the model, and can't be resumed from", folder)
             return
         if not self.trainer.accelerator.is_main_process:

@@ -61,8 +61,7 @@ class Sampler(GRPOTrainer):
         # TRL gathers the rewards of all processes.
         rewards = super()._calculate_rewards(rows, texts, completions, completion_ids)
         rewards = rewards[self.accelerator.process_index * len(rows) :][: len(rows)]
-        totals = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
-        unscorable = torch.isnan(rewards).all(dim=1)
+        totals = self._totals(rewards)
         extra = {name: _plain(values) for name, values in self._pending_extra_logs.items()}
         self._pending_extra_logs.clear()
         answered = []
@@ -77,8 +76,14 @@ class Sampler(GRPOTrainer):
                 completion=completions[i],
                 extra={name: values[i] for name, values in extra.items() if len(values) == len(rows)},
             )
-            answered.append((answer, None if unscorable[i] else totals[i].item()))
+            answered.append((answer, totals[i]))
         return answered
+
+    def _totals(self, rewards: torch.Tensor) -> list[float | None]:
+        """Each answer's reward, from those of all reward functions: None if no function gave one."""
+        totals = (rewards * self.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
+        unscorable = torch.isnan(rewards).all(dim=1)
+        return [None if none else total.item() for none, total in zip(unscorable, totals, strict=True)]
 
     @contextmanager
     def _at_most(self, tokens: int | None) -> Iterator[None]:

@@ -90,21 +90,18 @@ def _of_steps(trainer: Any) -> Wrong | None:
             "the allocator's policy may change how a batch is updated on, and TRL's own settings do that",
             "leave out the allocator's `update`; num_iterations and steps_per_generation say how TRL updates",
         )
-    if by_steps(args.eval_strategy) and args.eval_steps % optimizer_steps != 0:
-        return (
-            f"it evaluates every {args.eval_steps:g} optimizer steps, and a batch has {optimizer_steps}",
-            f"let eval_steps be a multiple of {optimizer_steps}",
-        )
     if "temperature" in (trainer.allocator.requests or {}):
         return (
             "the allocator's `requests` let a policy choose the temperature, and TRL computes log-probabilities at one",
             "leave `temperature` out of `requests`; `least_tokens` is carried out",
         )
-    if by_steps(args.save_strategy) and args.save_steps % optimizer_steps != 0:
-        return (
-            f"it saves every {args.save_steps:g} optimizer steps, and a batch has {optimizer_steps}",
-            f"let save_steps be a multiple of {optimizer_steps}",
-        )
+    for does, name in (("evaluates", "eval"), ("saves", "save")):
+        strategy, every = getattr(args, f"{name}_strategy"), getattr(args, f"{name}_steps")
+        if by_steps(strategy) and every % optimizer_steps != 0:
+            return (
+                f"it {does} every {every:g} optimizer steps, and a batch has {optimizer_steps}",
+                f"let {name}_steps be a multiple of {optimizer_steps}",
+            )
     return None
 
 
@@ -125,7 +122,7 @@ def _of_sizes(trainer: Any) -> Wrong | None:
         return (
             f"its data loader wants {least} prompts for a batch, generation_batch_size ÷ num_generations, and there are "
             f"{allocator.prompts}",
-            "raise num_generations, which says nothing else here, or lower generation_batch_size",
+            "raise num_generations, which has no other effect here, or lower generation_batch_size",
         )
     if allocator.batch > args.generation_batch_size:
         return (

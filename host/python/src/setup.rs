@@ -201,19 +201,15 @@ impl Setup {
 impl Requests {
     /// Returns the range that a request may choose from, for these settings of the run.
     fn range(self, run: SamplerSettings) -> SamplerRange {
-        let [lowest, highest] = self.temperature.unwrap_or([run.temperature; 2]);
-        let max_tokens = self.least_tokens.unwrap_or(run.max_tokens);
-        SamplerRange {
-            least: SamplerSettings { temperature: lowest, max_tokens, ..run },
-            most: SamplerSettings { temperature: highest, ..run },
-        }
+        SamplerRange::around(run, self.temperature, self.least_tokens, None)
     }
 
     /// Checks that the run's own settings are within the range.
     fn check(self, run: SamplerSettings) -> Result<()> {
-        let SamplerRange { least, most } = self.range(run);
-        let (low, high, own) = (least.temperature, most.temperature, run.temperature);
-        if !(low > 0.0 && high.is_finite() && (low..=high).contains(&own)) {
+        let range = self.range(run);
+        let SamplerRange { least, most } = range;
+        if !range.has_temperature(run.temperature) {
+            let (low, high, own) = (least.temperature, most.temperature, run.temperature);
             let what = format!("`requests.temperature` is [{low}, {high}]");
             let hint = format!(
                 "give the lowest, above 0, and the highest, with the run's `temperature`, {own}, between"

@@ -330,7 +330,7 @@ impl Fault {
                 Some("set `update.by_policy = true`, or `update=` in a trainer in Python")
             }
             Self::Lacking(Need::Sampling) => Some(
-                "set in `[requests]` what requests may choose, or `requests=` in a trainer in Python that samples so",
+                "set in `[requests]` what requests may choose, or `requests=` in a trainer in Python that samples as they say",
             ),
             Self::Lacking(Need::Replay) => Some(
                 "use `allot train` or `simulate`: this trainer in Python discards what it has trained on",

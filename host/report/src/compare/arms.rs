@@ -124,8 +124,8 @@ pub fn called(groups: &[Runs], name: &str) -> Option<usize> {
     exact.or_else(|| others.next().filter(|_| others.next().is_none()))
 }
 
-/// Returns the task of a run, by what it consists of: its weights and problems, or its simulated world. Of a trainer in Python
-/// not more may be known than itself and the number of its prompts.
+/// Returns the parts of a run's task: its weights and problems, or its simulated world. The record of a trainer in Python may
+/// have only the trainer's name and the number of prompts.
 fn task(history: &History) -> [(&'static str, Value); 6] {
     let head = &history.head;
     let training = head.training.as_ref().unwrap_or(&Value::Null);
