@@ -5,6 +5,8 @@
 
 #[path = "compare/builds.rs"]
 mod builds;
+#[path = "compare/finished.rs"]
+mod finished;
 #[path = "compare/looks.rs"]
 mod looks;
 mod scratch;

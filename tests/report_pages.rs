@@ -161,6 +161,7 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
             report.differences.push(Difference {
                 arm,
                 seeds,
+                unpaired: false,
                 mean: around(mean, 0.021, seeds),
                 p: two.then_some(p / 2.0),
                 holm: two.then_some(p),
@@ -267,6 +268,7 @@ fn reached(dice: &mut Dice, arm: usize, good: f64, target: f64, span: f64, seeds
             most: Some(0.8),
         }),
         pairs: if arm > 0 { seeds } else { 0 },
+        unpaired: false,
         p: (arm > 0 && seeds > 1).then_some(0.012),
         holm: (arm > 0 && seeds > 1).then_some(0.036),
         curve,

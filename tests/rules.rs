@@ -555,6 +555,7 @@ fn head(config: &SimulateConfig, run: &Run) -> allot_record::Head {
         accuracy: None,
         scores: Vec::new(),
         advantage: None,
+        lengths: None,
         world: None,
         training: None,
     }

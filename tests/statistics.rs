@@ -7,8 +7,9 @@
 use std::fs;
 
 use allot_report::statistics::{
-    Aggregate, Bootstrap, Draws, Estimate, Interval, Needed, Scores, Survival, Unfit, Wait, aggregate, band,
-    bound, difference, geometric_mean, holm, improvement, power, ratio, seeds_needed, sign_flip,
+    Aggregate, Bootstrap, Draws, Estimate, Interval, Needed, Scores, Survival, Unfit, Wait, aggregate, apart,
+    band, bound, difference, geometric_mean, holm, improvement, power, ratio, ratio_apart, seeds_needed,
+    sign_flip,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -294,6 +295,44 @@ fn paired_tests_are_those_of_scipy() {
         let flip = sign_flip(1, &differences).expect("the differences are numbers");
         assert_eq!(flip.standard_error, None);
         agree("sign flip", flip.p_value, case.flip);
+    }
+}
+
+#[test]
+fn tests_of_two_samples_are_those_of_scipy() {
+    #[derive(Deserialize)]
+    struct Case {
+        arm: Vec<f64>,
+        baseline: Vec<f64>,
+        level: f64,
+        mean: f64,
+        deviation: f64,
+        t: f64,
+        p: f64,
+        low: f64,
+        high: f64,
+        effect: f64,
+        ratio: Expected,
+        ratio_p: f64,
+    }
+    for case in cases::<Case>("apart.json", "differences") {
+        let ours = apart(case.level, &case.arm, &case.baseline).expect("both have runs");
+        let test = ours.test.expect("the runs differ");
+        agree("mean", ours.mean, case.mean);
+        agree_if_any("deviation", ours.deviation, Some(case.deviation));
+        agree("t", test.t, case.t);
+        agree("p", test.p_value, case.p);
+        agree("low", test.interval.low, case.low);
+        agree("high", test.interval.high, case.high);
+        agree("effect", test.effect, case.effect);
+        let [arm, baseline] =
+            [&case.arm, &case.baseline].map(|values| values.iter().map(|v| v + 1.0).collect::<Vec<_>>());
+        let ratio = ratio_apart(case.level, &arm, &baseline).expect("both have runs");
+        let interval = ratio.interval.expect("the runs differ");
+        agree("ratio", ratio.value, case.ratio.value);
+        agree("ratio's low", interval.low, case.ratio.low);
+        agree("ratio's high", interval.high, case.ratio.high);
+        agree_if_any("ratio's p", ratio.p_value, Some(case.ratio_p));
     }
 }
 

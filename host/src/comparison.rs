@@ -6,6 +6,7 @@ mod before;
 mod builds;
 mod copies;
 mod declared;
+pub mod finished;
 pub mod looks;
 mod run_config;
 pub mod tuning;

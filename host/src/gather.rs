@@ -10,6 +10,7 @@ use allot_report::history::{History, Rollout};
 use allot_report::tuning::Tuning;
 use allot_report::{Report, follow, page, scores};
 
+use crate::comparison::finished;
 use crate::{comparison, planned, run_dir, sources};
 
 /// The runs of a report, and its question.
@@ -24,8 +25,8 @@ pub struct Gathered {
     comparisons: Vec<(PathBuf, Vec<u64>)>,
 }
 
-/// Finds the runs in these places: a run's folder, its record, or a folder with runs somewhere below it.
-/// Each run appears once.
+/// Finds the runs in these places: a run's folder, its record, a folder with runs somewhere below it, or one that lists finished
+/// runs. Each run appears once.
 pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     let mut gathered = Gathered {
         runs: Vec::new(),
@@ -37,7 +38,12 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
     for place in places {
         let there = std::fs::canonicalize(place).map_err(|e| Error::file("read", place, &e))?;
         // A file is taken as a record, whatever its name.
-        let mut runs = if there.is_file() { vec![place.clone()] } else { find::runs(place) };
+        let list = finished::listed(place)?;
+        let mut runs = match &list {
+            Some(list) => list.runs.clone(),
+            None if there.is_file() => vec![place.clone()],
+            None => find::runs(place),
+        };
         // Trials on tuning seeds are not runs of the comparison.
         let trials = planned::tuning(place);
         runs.retain(|run| !run.starts_with(&trials));
@@ -54,6 +60,10 @@ pub fn gather(places: &[PathBuf]) -> Result<Gathered> {
         if let Some(question) = comparison::question(place) {
             gathered.comparisons.push((place.clone(), question.planned.clone()));
             gathered.question = Question { looks: comparison::looks::read(place)?, ..question };
+        }
+        if let Some(list) = list {
+            gathered.question = list.question(place)?;
+            gathered.comparisons.push((place.clone(), gathered.question.planned.clone()));
         }
     }
     // A comparison's runs share the parts of its folder's path and `runs`.
@@ -84,6 +94,24 @@ fn read(gathered: &Gathered, rollouts: &Path) -> Result<(Vec<History>, Vec<Strin
     }
     table.finish()?;
     Ok((histories, notes))
+}
+
+/// Reads the runs for a comparison of finished ones.
+///
+/// # Errors
+///
+/// One can't be read, or there is a comparison among the places, which has a report of its own.
+pub fn histories(gathered: &Gathered) -> Result<Vec<History>> {
+    if let Some((folder, _)) = gathered.comparisons.first() {
+        let what = format!("`{}` is a comparison, and not a finished run", folder.display());
+        return Err(Error::new(what).hint("name its runs, or make its own report: allot report FOLDER"));
+    }
+    let one = |(run, name): (&PathBuf, &String)| {
+        let mut history = follow::read(run, &mut |_| {})?;
+        history.run.clone_from(name);
+        Ok(history)
+    };
+    gathered.runs.iter().zip(&gathered.names).map(one).collect()
 }
 
 /// Writes a report of runs into a folder, replacing an earlier one.

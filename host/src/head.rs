@@ -45,6 +45,7 @@ pub fn head<E: Engine, R>(
         accuracy: None,
         scores: Vec::new(),
         advantage: Some(of.scale),
+        lengths: None,
         world: None,
         training: None,
     }

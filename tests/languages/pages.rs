@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 51] = [
+const ELSEWHERE: [(&str, &str, &str); 52] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -36,6 +36,11 @@ const ELSEWHERE: [(&str, &str, &str); 51] = [
     ("docs/contributing.md", "git", "it releases"),
     ("docs/contributing.md", "pip install", "it needs a package index; .ci/run builds the book"),
     ("docs/contributing.md", "mdbook", "it needs mdBook; .ci/run builds the book"),
+    (
+        "docs/how-to/comparing.md",
+        "allot compare --runs",
+        "it needs runs of TRL; tests/compare/finished.rs has such",
+    ),
     (
         "docs/how-to/comparing.md",
         "allot compare configs/mine.toml",

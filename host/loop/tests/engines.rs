@@ -362,6 +362,7 @@ fn head(run: &Loop) -> Head {
         scores: Vec::new(),
         advantage: None,
         training: None,
+        lengths: None,
         world: None,
     }
 }

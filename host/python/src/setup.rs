@@ -7,6 +7,7 @@ use allot_allocation::{
     Ceilings, Geometry, LENGTH, Limits, Need, Order, Run, SamplerRange, SamplerSettings, Terms, TokenCosts,
     Value,
 };
+use allot_component::sha256;
 use allot_record::{Head, hex};
 use serde::Deserialize;
 
@@ -174,6 +175,7 @@ impl Setup {
 
     /// Returns the record's first line for a run under a policy with this first state.
     pub fn head(&self, policy: &Loaded, run: Run, state: &[u8]) -> Box<Head> {
+        let lengths: Vec<u8> = self.lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
         Box::new(Head {
             format: allot_record::FORMAT,
             allot: env!("CARGO_PKG_VERSION").to_owned(),
@@ -193,6 +195,7 @@ impl Setup {
             scores: Vec::new(),
             advantage: Some(self.advantage),
             training: self.training.clone(),
+            lengths: Some(sha256(lengths)),
             world: None,
         })
     }

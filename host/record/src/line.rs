@@ -85,6 +85,9 @@ pub struct Head {
     /// and optimizer. Contains no paths or file names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<serde_json::Value>,
+    /// SHA-256 of the lengths of all prompts in their order, in a run of a trainer in Python: each as a little-endian `u32`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<String>,
     /// The simulated world of a simulated run, with its final numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<serde_json::Value>,

@@ -5,6 +5,9 @@ mod costs;
 mod fairness;
 mod finals;
 mod looks;
+mod pairing;
+mod strict;
+mod task;
 mod teaching;
 mod uses;
 mod verdict;
@@ -18,6 +21,7 @@ use crate::tuning::Tuning;
 
 pub use arms::{Runs, names, told};
 pub use looks::{Look, before_growth, level};
+pub use strict::{complaints, planned};
 
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +119,7 @@ pub fn compare(
     let uses = uses::uses(&groups);
     notes.extend(fairness::unlearned(&groups, &uses));
     notes.extend(fairness::unseen(&groups));
-    notes.extend(fairness::seeds(&groups));
+    notes.extend(fairness::seeds(&groups, baseline));
     let taught = teaching::taught(&groups, &question.sources);
     notes.extend(teaching::starved(&groups, baseline, &taught));
     let resolution = targets.first().and_then(|target| costs::resolution(&groups, target.accuracy, axis));

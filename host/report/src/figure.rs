@@ -90,6 +90,14 @@ pub fn accuracy(report: &Report, axis: Axis) -> Figure {
 /// Returns all other figures, in the page's order.
 pub fn others(report: &Report) -> Vec<Figure> {
     let percent = confidence(report);
+    let apart = report.differences.iter().filter(|row| row.unpaired).count();
+    let (how, test) = match apart {
+        0 => (", seed by seed", "paired t-test"),
+        _ if apart < report.differences.len() => {
+            (", seed by seed or of unpaired runs", "t-test, paired or Welch's")
+        }
+        _ => (" of unpaired runs", "t-test of Welch"),
+    };
     let axis = report.axis.words();
     let crowd = if report.arms.len() < 4 {
         format!("Areas are {percent} intervals by Greenwood's formula (log-log), each cost by itself.")
@@ -122,10 +130,10 @@ pub fn others(report: &Report) -> Vec<Figure> {
             "differences",
             "Differences of the last accuracy",
             &format!(
-                "Mean difference of the last accuracy to {baseline}, seed by seed, with Student's {percent} \
-                 interval; p is of the paired t-test, after Holm's correction over all arms."
+                "Mean difference of the last accuracy to {baseline}{how}, with Student's {percent} interval; p is of the \
+                 {test}, after Holm's correction over all arms."
             ),
-            "There is no second arm with a seed in common to compare with the baseline.",
+            "There is no second arm with a finished run to compare with the baseline.",
             |size| differences::draw(report, size),
         ),
         figure(

@@ -45,7 +45,7 @@ pub struct Report {
     pub finals: Vec<Final>,
     /// Accuracy at the end by part of the held-out problems, for each arm.
     pub parts: Vec<Part>,
-    /// Differences to the baseline, seed by seed.
+    /// Differences to the baseline.
     pub differences: Vec<Difference>,
     /// Fates of the rollouts, for each arm.
     pub uses: Vec<Use>,
@@ -205,13 +205,16 @@ pub struct Reached {
     pub median_high: Option<f64>,
     /// Geometric mean of the cost; `None` if a run did not reach it, or had reached it at the start.
     pub mean: Option<Estimate>,
-    /// The baseline's cost divided by this arm's, over paired seeds: above 1 the arm is cheaper. `None` for
+    /// The baseline's cost divided by this arm's: above 1 the arm is cheaper. `None` for
     /// the baseline, and if a run of either arm did not reach it, or had reached it at the start.
     pub ratio: Option<Estimate>,
-    /// Bounds on the ratio, if there is none because some runs did not reach the target.
+    /// Bounds on the ratio, if there is none because some runs did not reach the target. Unpaired runs have none.
     pub bound: Option<Bound>,
-    /// Number of seeds in the ratio or bound.
+    /// Number of seeds in the ratio or bound; of unpaired runs, the runs of the smaller arm.
     pub pairs: usize,
+    /// Whether the runs are two samples, not pairs of one seed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unpaired: bool,
     /// Two-sided p-value of a difference in cost: Student's t on the logarithms of the pairs, or the sign
     /// test on pairs whose order is known.
     pub p: Option<f64>,
@@ -254,20 +257,23 @@ pub struct Part {
     pub last: Estimate,
 }
 
-/// The difference of an arm's last accuracy to the baseline's, seed by seed.
+/// The difference of an arm's last accuracy to the baseline's, seed by seed or of unpaired runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
     /// Index of the arm.
     pub arm: usize,
-    /// Number of seeds that both have finished.
+    /// Number of seeds that both have finished; of unpaired runs, the finished ones of the smaller arm.
     pub seeds: usize,
+    /// Whether the runs are two samples, not pairs of one seed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unpaired: bool,
     /// Mean difference, with Student's interval.
     pub mean: Estimate,
-    /// p-value of the paired two-sided t-test. `None` with one seed.
+    /// p-value of the two-sided t-test, paired or Welch's. `None` with one seed.
     pub p: Option<f64>,
     /// The p-value after Holm's correction over all arms.
     pub holm: Option<f64>,
-    /// p-value of the sign-flip test, exact up to 16 seeds.
+    /// p-value of the sign-flip test, exact up to 16 seeds; `None` for unpaired runs.
     pub flip: Option<f64>,
     /// Seeds that would detect a difference of this size with a power of 80 %. `None` if more than 1000.
     pub needed: Option<u64>,

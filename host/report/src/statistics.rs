@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+mod apart;
 mod bound;
 mod curve;
 mod paired;
@@ -19,11 +20,12 @@ mod scores;
 mod student;
 mod survival;
 
+pub use apart::apart;
 pub use bound::{Bound, bound};
 pub use curve::{Band, band};
 pub use paired::{Difference, FLIPS, SignFlip, TTest, difference, holm, sign_flip};
 pub use power::{MOST_SEEDS, Needed, POWER, power, seeds_needed};
-pub use ratio::{Ratio, geometric_mean, ratio};
+pub use ratio::{Ratio, geometric_mean, ratio, ratio_apart};
 pub use resample::{Bootstrap, Draws, Random, percentile};
 pub use scores::{Aggregate, Scores, aggregate, improvement, probability_of_improvement};
 pub use survival::{MedianInterval, Step, Survival, Wait};

@@ -8,8 +8,9 @@ use allot_config::compare::Seeds;
 use allot_executor::{Setup, Where};
 use clap::Args;
 
-use super::report;
+use super::report::{self, Asked};
 use crate::board::all_over;
+use crate::comparison::finished::Finished;
 use crate::comparison::{Comparison, looks};
 use crate::gather;
 use crate::jobs::{JobState, Jobs};
@@ -21,11 +22,19 @@ use crate::tuning::{self, Rest};
 #[derive(Debug, Args)]
 pub struct Compare {
     /// The config, a file or the name of one that ships: a run's, with a section for the comparison
-    #[arg(required_unless_present = "resume")]
+    #[arg(required_unless_present_any = ["resume", "runs"])]
     config: Option<PathBuf>,
     /// Override a key of the config, as KEY=VALUE; repeatable
     #[arg(short = 'o', long = "override", value_name = "KEY=VALUE", conflicts_with = "resume")]
     overrides: Vec<String>,
+    /// Compare these finished runs instead, of this program or of a trainer: folders of runs, or with runs below them
+    #[arg(long, value_name = "RUN", num_args = 1.., conflicts_with_all = OF_A_CONFIG)]
+    runs: Vec<PathBuf>,
+    /// With --runs: a key in which the arms may differ, beside their policies; repeatable
+    #[arg(long = "ignore", value_name = "KEY", requires = "runs")]
+    ignored: Vec<String>,
+    #[command(flatten)]
+    asked: Asked,
     /// The folder for the comparison; an existing one is resumed [default: a new one under runs/]
     #[arg(long, conflicts_with = "resume")]
     out: Option<PathBuf>,
@@ -56,8 +65,24 @@ pub struct Compare {
     json: bool,
 }
 
+/// Options that make no sense for runs that are over.
+const OF_A_CONFIG: [&str; 9] =
+    ["config", "overrides", "resume", "seeds", "grid", "jobs", "executor", "slurm_options", "dry_run"];
+
 /// Runs the comparison.
 pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
+    if !command.runs.is_empty() {
+        return of_finished(command, screen);
+    }
+    if !command.asked.nothing() {
+        let error = Error::new("--baseline, --target and --axis are for --runs");
+        return Err(error.hint("leave them out: a comparison's config has its own"));
+    }
+    of_config(command, screen)
+}
+
+/// Runs the comparison of a config, or goes on with it.
+fn of_config(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     let here = command.executor == Where::Local;
     if command.slurm_options.is_some() && command.executor != Where::Slurm {
         let error = Error::new("--slurm-options needs --executor slurm");
@@ -115,6 +140,18 @@ pub fn run(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     report(&place, command.json, screen)?;
     Ok(if failed { Exit::Bad } else { Exit::Good })
+}
+
+/// Compares runs that are over.
+fn of_finished(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
+    let mut gathered = gather::gather(&command.runs)?;
+    command.asked.of(&mut gathered.question)?;
+    screen.draw(format_args!("reading {} runs", gathered.runs.len()));
+    let histories = gather::histories(&gathered)?;
+    let mut list = Finished::of(&gathered.runs, &histories, &command.ignored, &gathered.question)?;
+    let folder = list.keep(command.out.as_deref())?;
+    report(&folder, command.json, screen)?;
+    Ok(Exit::Good)
 }
 
 /// Returns the number of concurrent runs, in words.

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use allot_base::{Error, Exit, Result, did_you_mean};
+use allot_report::compare::Question;
 use allot_report::report::{Estimate, State};
 use allot_report::statistics::Bound;
 use allot_report::tuning::Tuning;
 use allot_report::{Axis, Report, number, tables};
 use clap::{Args, ValueEnum};
 
-use crate::gather::{self, Gathered};
+use crate::gather;
 use crate::screen::Screen;
 
 /// Report on runs: a page, figures and tables, from their records alone
@@ -21,15 +22,8 @@ pub struct ReportRuns {
     /// The folder for the report [default: `report` in the first RUN if that has runs below it, else here]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// The policy that the others are compared with [default: the comparison's, or the first]
-    #[arg(long, value_name = "NAME")]
-    baseline: Option<String>,
-    /// Report the cost to this accuracy, from 0 to 1; repeatable
-    #[arg(long = "target", value_name = "ACCURACY")]
-    targets: Vec<f64>,
-    /// The unit of costs: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
-    #[arg(long)]
-    axis: Option<String>,
+    #[command(flatten)]
+    asked: Asked,
     /// The report as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -39,6 +33,20 @@ pub struct ReportRuns {
     /// Print this table; repeatable [default: result]
     #[arg(long = "table", value_name = "NAME", requires = "format")]
     tables: Vec<String>,
+}
+
+/// What is asked of runs.
+#[derive(Debug, Args)]
+pub struct Asked {
+    /// The policy that the others are compared with [default: the comparison's, or the first]
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// Report the cost to this accuracy, from 0 to 1; repeatable
+    #[arg(long = "target", value_name = "ACCURACY")]
+    targets: Vec<f64>,
+    /// The unit of costs: rollouts, tokens, flops, trained-tokens, seconds or optimizer-steps
+    #[arg(long)]
+    axis: Option<String>,
 }
 
 /// What a table is written in.
@@ -55,7 +63,7 @@ enum Format {
 /// Writes the report.
 pub fn run(command: &ReportRuns, screen: &mut Screen<'_>) -> Result<Exit> {
     let mut gathered = gather::gather(&command.runs)?;
-    ask(command, &mut gathered)?;
+    command.asked.of(&mut gathered.question)?;
     let first = &command.runs[0];
     let below = first.is_dir() && !first.join("record.jsonl").exists();
     let out = command
@@ -89,28 +97,35 @@ fn tell_place(out: &Path, screen: &mut Screen<'_>) {
     screen.tell(format_args!("the report is in {}", out.join("index.html").display()));
 }
 
-/// Options override the comparison's config.
-fn ask(command: &ReportRuns, gathered: &mut Gathered) -> Result<()> {
-    let question = &mut gathered.question;
-    if let Some(target) = command.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
-        let error = Error::new(format!("`--target` is {target}; expected an accuracy above 0 and at most 1"));
-        return Err(if *target > 1.0 && *target <= 100.0 {
-            error.hint(format!("for {target} %: {}", target / 100.0))
-        } else {
-            error
-        });
+impl Asked {
+    /// Whether nothing was asked.
+    pub fn nothing(&self) -> bool {
+        self.baseline.is_none() && self.targets.is_empty() && self.axis.is_none()
     }
-    if !command.targets.is_empty() {
-        question.targets.clone_from(&command.targets);
+
+    /// Options override the question of a comparison.
+    pub fn of(&self, question: &mut Question) -> Result<()> {
+        if let Some(target) = self.targets.iter().find(|t| !(**t > 0.0 && **t <= 1.0)) {
+            let error =
+                Error::new(format!("`--target` is {target}; expected an accuracy above 0 and at most 1"));
+            return Err(if *target > 1.0 && *target <= 100.0 {
+                error.hint(format!("for {target} %: {}", target / 100.0))
+            } else {
+                error
+            });
+        }
+        if !self.targets.is_empty() {
+            question.targets.clone_from(&self.targets);
+        }
+        if let Some(key) = &self.axis {
+            let keys = Axis::ALL.into_iter().map(Axis::key);
+            let unknown =
+                || Error::new(format!("there is no axis `{key}`")).hint(did_you_mean(key, keys.clone()));
+            question.axis = Some(Axis::of(key).ok_or_else(unknown)?);
+        }
+        question.baseline = self.baseline.clone().or(question.baseline.take());
+        Ok(())
     }
-    if let Some(key) = &command.axis {
-        let keys = Axis::ALL.into_iter().map(Axis::key);
-        let unknown =
-            || Error::new(format!("there is no axis `{key}`")).hint(did_you_mean(key, keys.clone()));
-        question.axis = Some(Axis::of(key).ok_or_else(unknown)?);
-    }
-    question.baseline = command.baseline.clone().or(question.baseline.take());
-    Ok(())
 }
 
 /// Prints tables by name, separated by empty lines.

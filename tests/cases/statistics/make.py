@@ -41,7 +41,7 @@ def plain(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write(name, **kinds):
+def write(name, packages=tuple(packages), **kinds):
     """A line for each case, so that differences can be read."""
     parts = ['"versions": ' + json.dumps({package: version(package) for package in packages})]
     for kind, cases in kinds.items():
@@ -412,3 +412,37 @@ for n, c, k in [
     passes.append({"n": n, "c": c, "k": k, "pass": float(exact)})
 
 write("tests.json", differences=differences, flips=flips, holm=holm, power=powers, seeds=seeds, passes=passes)
+
+# --- Two samples ---
+
+# Numbers of its own, so that what is above stays as it is.
+data = np.random.default_rng(20_261_128)
+apart = []
+for at, (ours, theirs) in enumerate([(2, 2), (3, 5), (5, 5), (10, 4), (2, 9)]):
+    level = [0.95, 0.99][at % 2]
+    baseline = data.normal(0.5, 0.1, theirs)
+    arm = data.normal(0.6, [0.1, 0.02, 0.3][at % 3], ours)
+    result = stats.ttest_ind(arm, baseline, equal_var=False)
+    low, high = result.confidence_interval(level)
+    deviation = math.sqrt(arm.var(ddof=1) + baseline.var(ddof=1))
+    costs = stats.ttest_ind(np.log(baseline + 1), np.log(arm + 1), equal_var=False)
+    cost_low, cost_high = np.exp(costs.confidence_interval(level))
+    apart.append(
+        {
+            "arm": arm,
+            "baseline": baseline,
+            "level": level,
+            "mean": arm.mean() - baseline.mean(),
+            "deviation": deviation,
+            "t": result.statistic,
+            "p": result.pvalue,
+            "low": low,
+            "high": high,
+            "effect": (arm.mean() - baseline.mean()) / (deviation / math.sqrt(2)),
+            # Of one more than each, as costs are above 0.
+            "ratio": {"value": stats.gmean(baseline + 1) / stats.gmean(arm + 1), "low": cost_low, "high": cost_high},
+            "ratio_p": costs.pvalue,
+        }
+    )
+
+write("apart.json", packages=("numpy", "scipy"), differences=apart)

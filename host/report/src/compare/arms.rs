@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::task::of_one_task;
 use super::{cost, state};
 use crate::axis::{Axis, Costs};
 use crate::history::{self, History};
@@ -16,7 +17,7 @@ pub struct Runs {
     pub name: String,
     /// Configuration of its runs without the seed, by key.
     pub told: BTreeMap<String, String>,
-    /// Its runs, one per seed.
+    /// Its runs, by seed: one of each but for a trainer's, whose runs of one seed may differ.
     pub runs: Vec<History>,
 }
 
@@ -124,55 +125,6 @@ pub fn called(groups: &[Runs], name: &str) -> Option<usize> {
     exact.or_else(|| others.next().filter(|_| others.next().is_none()))
 }
 
-/// Returns the parts of a run's task: its weights and problems, or its simulated world. The record of a trainer in Python may
-/// have only the trainer's name and the number of prompts.
-fn task(history: &History) -> [(&'static str, Value); 6] {
-    let head = &history.head;
-    let training = head.training.as_ref().unwrap_or(&Value::Null);
-    [
-        ("engine", json!(head.engine)),
-        ("world", json!(head.world)),
-        ("weights", training["weights"].clone()),
-        ("problems", training["problems"]["sha256"].clone()),
-        ("held-out problems", training["held_out"]["sha256"].clone()),
-        ("prompts", json!(head.run.prompts)),
-    ]
-}
-
-/// Returns in words how a task differs from another.
-fn differs(task: &[(&str, Value)], other: &[(&str, Value)]) -> String {
-    let one = |((name, value), (_, other)): (&(&str, Value), &(&str, Value))| match (value, other) {
-        _ if value == other => None,
-        (Value::String(value), Value::String(other)) if *name == "engine" => {
-            Some(format!("{name} `{value}` instead of `{other}`"))
-        }
-        (Value::Number(value), Value::Number(other)) => Some(format!("{value} {name} instead of {other}")),
-        _ => Some(format!("other {name}")),
-    };
-    task.iter().zip(other).filter_map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// Keeps the runs of the most frequent task; of equally frequent ones, the first.
-fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<History> {
-    let mut tasks: Vec<([(&str, Value); 6], usize)> = Vec::new();
-    for history in &histories {
-        let task = task(history);
-        match tasks.iter_mut().find(|(other, _)| *other == task) {
-            Some((_, n)) => *n += 1,
-            None => tasks.push((task, 1)),
-        }
-    }
-    let most = tasks.iter().map(|(_, n)| *n).max().unwrap_or(0);
-    let Some((chosen, _)) = tasks.into_iter().find(|(_, n)| *n == most) else { return histories };
-    let (ours, others): (Vec<_>, Vec<_>) = histories.into_iter().partition(|h| task(h) == chosen);
-    let first = ours.first().map(|h| h.run.clone()).unwrap_or_default();
-    for other in others {
-        let how = differs(&task(&other), &chosen);
-        notes.push(format!("`{}` is left out: its task is not that of `{first}` ({how})", other.run));
-    }
-    ours
-}
-
 /// Returns the key that is equal for runs of one arm.
 fn key(history: &History) -> String {
     json!([history.head.name, told(history)]).to_string()
@@ -235,7 +187,8 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Keeps the run of each seed that went furthest, and notes the runs left out.
+/// Keeps the run of each seed that went furthest, and notes the runs left out. Of a trainer in Python, all finished runs of a seed
+/// stay that differ: it may sample on several machines at once, and then a seed does not determine a run.
 fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<History> {
     let reach = |h: &History| (state(h) == State::Finished, cost(h, Axis::Rollouts).unwrap_or(0.0));
     // The furthest comes first; of equal runs, the one given first.
@@ -246,17 +199,21 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
     });
     let mut kept: Vec<History> = Vec::new();
     for run in runs {
-        match kept.last() {
-            Some(first) if first.head.seed == run.head.seed => {
-                let same = first.scores == run.scores;
-                let how = if same { "had the same result" } else { "had a different result" };
-                notes.push(format!(
-                    "`{}` is left out: it has the policy and the seed of `{}`, and {how}",
-                    run.run, first.run
-                ));
-            }
-            _ => kept.push(run),
+        let mut of_seed = kept.iter().filter(|other| other.head.seed == run.head.seed);
+        let copy = of_seed.clone().find(|other| other.scores == run.scores && other.plans == run.plans);
+        let Some(first) = copy.or_else(|| of_seed.next()) else {
+            kept.push(run);
+            continue;
+        };
+        if copy.is_none() && run.head.lengths.is_some() && state(&run) == State::Finished {
+            kept.push(run);
+            continue;
         }
+        let how = if first.scores == run.scores { "had the same result" } else { "had a different result" };
+        notes.push(format!(
+            "`{}` is left out: it has the policy and the seed of `{}`, and {how}",
+            run.run, first.run
+        ));
     }
     kept
 }

@@ -1,11 +1,14 @@
 //! Cost to reach an accuracy. Runs that never reach it are kept, as taking longer than they ran.
 
+use super::pairing::{pairs, unpaired};
 use super::{CONFIDENCE, Runs, cost, with_ends};
 use crate::axis::Axis;
 use crate::history::History;
 use crate::number::percent_tick;
 use crate::report::{Estimate, Reached, Target};
-use crate::statistics::{Bound, Ratio, Step, Survival, Wait, bound, geometric_mean, holm, percentile, ratio};
+use crate::statistics::{
+    Bound, Ratio, Step, Survival, Wait, bound, geometric_mean, holm, percentile, ratio, ratio_apart,
+};
 
 /// Returns the requested targets, or else the baseline's median final accuracy, with a note that this
 /// target was chosen after the fact.
@@ -91,30 +94,37 @@ struct Goal {
     level: f64,
 }
 
-/// An arm's cost to a target relative to the baseline's, over their common seeds.
+/// An arm's cost to a target relative to the baseline's.
 pub enum Against {
     /// All runs of both arms reached it: there is a ratio.
     Ratio(Ratio),
     /// Some runs did not: there are bounds on the ratio.
     Bound(Bound),
-    /// There is no common seed, or a run had reached it before its first step.
+    /// A run had reached it before its first step; or the runs are unpaired, and some did not reach it.
     Nothing,
 }
 
-/// Compares an arm's costs to a target with the baseline's, at a level. Also returns the number of pairs.
+/// Compares an arm's costs to a target with the baseline's, at a level. Also returns the number of pairs or, of unpaired runs, the
+/// number of runs of the smaller arm.
 pub fn against(arm: &Runs, baseline: &Runs, accuracy: f64, axis: Axis, level: f64) -> (Against, usize) {
+    // A ratio of the other runs would ignore a run without a partner that did not reach the target.
+    let everybody =
+        |of: &Runs| of.runs.iter().all(|r| matches!(wait(r, accuracy, axis), Some(Wait::Reached(_))));
+    let everybody = everybody(arm) && everybody(baseline);
+    let whole = |run: &History| wait(run, accuracy, axis).map(Wait::time);
+    if unpaired(arm, baseline) {
+        let costs = |of: &Runs| of.runs.iter().filter_map(whole).collect::<Vec<f64>>();
+        let found = if everybody { ratio_apart(level, &costs(arm), &costs(baseline)).ok() } else { None };
+        return (found.map_or(Against::Nothing, Against::Ratio), arm.runs.len().min(baseline.runs.len()));
+    }
     let all: Vec<(Wait, Wait)> = pairs(arm, baseline)
         .into_iter()
         .filter_map(|(a, b)| Some(both_up_to(cost(a, axis)?.min(cost(b, axis)?), [a, b], accuracy, axis)))
         .flatten()
         .collect();
     let count = all.len();
-    // A ratio of the other runs would ignore a run without a partner that did not reach the target.
-    let everybody =
-        |of: &Runs| of.runs.iter().all(|r| matches!(wait(r, accuracy, axis), Some(Wait::Reached(_))));
     let (ours, theirs): (Vec<Wait>, Vec<Wait>) = all.into_iter().unzip();
-    let found = if everybody(arm) && everybody(baseline) {
-        let whole = |run: &History| wait(run, accuracy, axis).map(Wait::time);
+    let found = if everybody {
         let costs = pairs(arm, baseline).into_iter().filter_map(|(a, b)| Some((whole(a)?, whole(b)?)));
         let (ours, theirs): (Vec<f64>, Vec<f64>) = costs.unzip();
         ratio(level, &ours, &theirs).map(Against::Ratio)
@@ -178,6 +188,7 @@ fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached 
         ratio: None,
         bound: None,
         pairs: 0,
+        unpaired: arm != baseline && unpaired(&groups[arm], &groups[baseline]),
         p: None,
         holm: None,
         curve,
@@ -200,10 +211,4 @@ fn reached(groups: &[Runs], arm: usize, baseline: usize, goal: Goal) -> Reached 
         }
     }
     row
-}
-
-/// Returns the pairs of runs of an arm and the baseline with the same seed.
-pub fn pairs<'g>(arm: &'g Runs, baseline: &'g Runs) -> Vec<(&'g History, &'g History)> {
-    let other = |run: &History| baseline.runs.iter().find(|b| b.head.seed == run.head.seed);
-    arm.runs.iter().filter_map(|run| Some((run, other(run)?))).collect()
 }

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::costs::pairs;
 use super::finals::UNJUDGED;
+use super::pairing::{pairs, repeated, why};
 use super::{Runs, cost, state};
 use crate::axis::Axis;
 use crate::history::History;
@@ -183,18 +183,29 @@ fn own_keys(one: &Runs, other: &Runs) -> Vec<String> {
     if settings.is_empty() { all } else { settings }
 }
 
-/// Returns notes on the seeds.
-pub fn seeds(groups: &[Runs]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let sets: BTreeSet<Vec<u64>> =
-        groups.iter().map(|g| g.runs.iter().map(|r| r.head.seed).collect()).collect();
-    let most = sets.iter().map(Vec::len).max().unwrap_or(0);
-    if sets.len() > 1 {
+/// Returns notes on the seeds, and on arms that are not paired with the baseline.
+pub fn seeds(groups: &[Runs], baseline: usize) -> Vec<String> {
+    let others = groups.iter().enumerate().filter(|(arm, _)| *arm != baseline);
+    let apart: Vec<String> = others.filter_map(|(_, arm)| why(arm, &groups[baseline])).collect();
+    let paired = groups.len() > apart.len() + 1;
+    let mut notes = apart;
+    if groups.iter().any(repeated) {
+        notes.push(
+            "runs of one seed differ only by what the trainer leaves to chance: other seeds, which also change the order of \
+             the data, may differ by more than these do"
+                .to_owned(),
+        );
+    }
+    let seeds = |g: &Runs| g.runs.iter().map(|r| r.head.seed).collect();
+    let sets: BTreeSet<BTreeSet<u64>> = groups.iter().map(seeds).collect();
+    let most = groups.iter().map(|g| g.runs.len()).max().unwrap_or(0);
+    if sets.len() > 1 && paired {
         notes
             .push("the arms do not have the same seeds; differences are over the seeds in common".to_owned());
     }
     if most == 1 {
-        notes.push("there is only one seed: uncertainty can't be estimated".to_owned());
+        let what = if sets.len() > 1 { "run of each arm" } else { "seed" };
+        notes.push(format!("there is only one {what}: uncertainty can't be estimated"));
     } else if most < 10 {
         notes.push(format!(
             "there are at most {most} seeds; ten or more are advised (arXiv 2504.07086), and with five no \

@@ -1,11 +1,11 @@
-//! Last and best accuracy, and the differences of arms in it, seed by seed.
+//! Last and best accuracy, and the differences of arms in it: seed by seed or, where runs are unpaired, of two samples.
 
-use super::costs::pairs;
+use super::pairing::{pairs, unpaired};
 use super::{CONFIDENCE, Runs, bootstrap, mean, state, with_ends};
 use crate::history::{History, Score};
 use crate::report::{Difference, Estimate, Final, Part, State};
 use crate::statistics::{
-    Aggregate, Needed, Scores, aggregate, difference, holm, improvement, seeds_needed, sign_flip,
+    Aggregate, Needed, Scores, aggregate, apart, difference, holm, improvement, seeds_needed, sign_flip,
 };
 
 /// Returns each arm's accuracy over its finished runs.
@@ -119,8 +119,7 @@ pub fn parts(groups: &[Runs]) -> Vec<Part> {
     (0..groups.len()).flat_map(|arm| names.iter().filter_map(move |name| one(arm, name))).collect()
 }
 
-/// Returns the differences of last accuracies to the baseline, seed by seed. They have intervals at `level`
-/// and Holm's correction over the arms.
+/// Returns the differences of last accuracies to the baseline. They have intervals at `level` and Holm's correction over the arms.
 pub fn differences(groups: &[Runs], baseline: usize, level: f64) -> Vec<Difference> {
     let others: Vec<usize> = (0..groups.len()).filter(|arm| *arm != baseline).collect();
     let alpha = (1.0 - CONFIDENCE) / others.len().max(1) as f64;
@@ -129,18 +128,27 @@ pub fn differences(groups: &[Runs], baseline: usize, level: f64) -> Vec<Differen
         .filter_map(|arm| {
             let done = |run: &&History| state(run) == State::Finished;
             let last = |run: &History| run.scores.last().map_or(f64::NAN, |s| s.accuracy);
-            let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs(&groups[arm], &groups[baseline])
+            let (arm_runs, base_runs) = (&groups[arm], &groups[baseline]);
+            let unpaired = unpaired(arm_runs, base_runs);
+            let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs(arm_runs, base_runs)
                 .into_iter()
                 .filter(|(a, b)| done(a) && done(b))
                 .map(|(a, b)| (last(a), last(b)))
                 .unzip();
-            let found = difference(level, &ours, &theirs).ok()?;
-            let apart: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+            let all = |of: &Runs| of.finished().map(last).collect::<Vec<f64>>();
+            let found = if unpaired {
+                apart(level, &all(arm_runs), &all(base_runs)).ok()?
+            } else {
+                difference(level, &ours, &theirs).ok()?
+            };
+            let differences: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+            let flips = found.pairs > 1 && !unpaired;
             let interval = found.test.map(|t| t.interval);
             let needed = found.deviation.and_then(|d| seeds_needed(found.mean, d, alpha).ok());
             Some(Difference {
                 arm,
                 seeds: found.pairs,
+                unpaired,
                 mean: Estimate {
                     value: found.mean,
                     low: interval.map(|i| i.low),
@@ -148,7 +156,7 @@ pub fn differences(groups: &[Runs], baseline: usize, level: f64) -> Vec<Differen
                 },
                 p: found.test.map(|t| t.p_value),
                 holm: None,
-                flip: if found.pairs > 1 { sign_flip(1, &apart).ok().map(|f| f.p_value) } else { None },
+                flip: if flips { sign_flip(1, &differences).ok().map(|f| f.p_value) } else { None },
                 needed: needed.and_then(|n| match n {
                     Needed::Seeds(n) => Some(u64::from(n)),
                     Needed::MoreThan(_) => None,

@@ -79,7 +79,7 @@ impl Told<'_> {
         let Self { name, against, axis, goal, row, .. } = self;
         let p = p_value(row.holm, self.looks);
         let Some((low, high)) = interval else {
-            let seeds = if row.pairs == 1 { "with one seed" } else { "the same with every seed" };
+            let seeds = few(row.pairs, row.unpaired);
             let words = format!("`{name}` took {} `{against}` to {goal}, {seeds}", size(ratio, axis));
             return Finding { kind: Outcome::Inconclusive, words };
         };
@@ -91,7 +91,7 @@ impl Told<'_> {
                 compared(ratio),
                 ends.0,
                 ends.1,
-                needed(seeds())
+                needed(seeds(), row.unpaired)
             );
             return Finding { kind: Outcome::Inconclusive, words };
         }
@@ -151,12 +151,12 @@ impl Told<'_> {
     /// Returns the finding if there is nothing to compare.
     fn nothing(&self) -> Finding {
         let Self { name, against, goal, row, base, .. } = self;
-        let words = if row.pairs == 0 {
-            format!("{}, with no seed in common", self.counts())
-        } else if row.reached + base.reached == 0 {
+        let words = if row.reached + base.reached == 0 {
             format!("{}: there is no cost to compare", self.counts())
         } else if row.mean.is_none() && base.mean.is_none() && row.median == Some(0.0) {
             format!("`{name}` is at {goal} before the first step, as `{against}` is")
+        } else if row.unpaired && (row.reached < row.runs || base.reached < base.runs) {
+            format!("{}: there is no ratio of costs of unpaired runs unless all got there", self.counts())
         } else {
             format!("{}; a run was there before its first step, so there is no ratio of costs", self.counts())
         };
@@ -201,10 +201,21 @@ fn cost_seeds(seen: &Seen<'_>, arm: usize, target: &Target) -> Option<u64> {
     }
 }
 
-fn needed(seeds: Option<u64>) -> String {
+/// Returns why a difference has no interval: there are too few runs, or none that differ.
+fn few(pairs: usize, unpaired: bool) -> &'static str {
+    match (pairs, unpaired) {
+        (1, false) => "with one seed",
+        (1, true) => "with one run",
+        (_, false) => "the same with every seed",
+        (_, true) => "the same in all runs",
+    }
+}
+
+fn needed(seeds: Option<u64>, unpaired: bool) -> String {
+    let what = if unpaired { "runs of each" } else { "seeds" };
     match seeds {
-        Some(n) => format!("about {n} seeds would be needed to tell a difference of this size"),
-        None => "more than 1000 seeds would be needed to tell a difference of this size".to_owned(),
+        Some(n) => format!("about {n} {what} would be needed to tell a difference of this size"),
+        None => format!("more than 1000 {what} would be needed to tell a difference of this size"),
     }
 }
 
@@ -219,7 +230,7 @@ fn end(seen: &Seen<'_>, arm: usize) -> Finding {
     let size = format!("{:.1} points", 100.0 * row.mean.value.abs());
     let side = if row.mean.value >= 0.0 { "above" } else { "below" };
     let (Some(low), Some(high)) = (row.mean.low, row.mean.high) else {
-        let seeds = if row.seeds == 1 { "with one seed" } else { "the same with every seed" };
+        let seeds = few(row.seeds, row.unpaired);
         return finding(Outcome::Inconclusive, format!("`{name}` ended {size} {side} `{against}`, {seeds}"));
     };
     let told = format!("95 %: {} to {}{}", signed(low), signed(high), p_value(row.holm, seen.looks));
@@ -233,7 +244,7 @@ fn end(seen: &Seen<'_>, arm: usize) -> Finding {
         let words = format!(
             "`{name}` does not differ significantly from `{against}` in accuracy at the end: {} points ({told}); {}",
             signed(row.mean.value),
-            needed(row.needed)
+            needed(row.needed, row.unpaired)
         );
         finding(Outcome::Inconclusive, words)
     }

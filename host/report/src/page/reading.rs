@@ -15,6 +15,9 @@ pub fn reading(report: &Report) -> Markup {
                 "is a policy with its settings. Its runs differ by their seed alone. A seed decides what is \
                  sampled, in which order, and by which luck; the same seed of two arms starts them alike, \
                  so arms are compared seed by seed."
+                @if report.differences.iter().any(|row| row.unpaired) {
+                    " Arms that do not share seeds are compared as two samples, by Welch's t-test."
+                }
             }
             dt { "Cost" }
             dd {

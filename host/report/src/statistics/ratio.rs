@@ -1,8 +1,8 @@
-//! Ratio of two arms' costs over the same seeds, if all runs reached the target.
+//! Ratio of two arms' costs, over the same seeds or of unpaired runs, if all of them reached the target.
 
 use serde::Serialize;
 
-use super::{Difference, Estimate, Interval, Unfit, difference, paired_up, within};
+use super::{Difference, Estimate, Interval, Unfit, apart, difference, paired_up, within};
 
 /// The ratio of two arms' costs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -24,9 +24,19 @@ pub struct Ratio {
 /// the arms inverts the ratio and its interval; a mean of ratios would not have this property.
 pub fn ratio(level: f64, arm: &[f64], baseline: &[f64]) -> Result<Ratio, Unfit> {
     paired_up("a cost", arm, baseline)?;
-    let logs = difference(level, &logarithms(baseline)?, &logarithms(arm)?)?;
-    let interval = logs.test.map(|t| Interval { low: t.interval.low.exp(), high: t.interval.high.exp() });
-    Ok(Ratio { value: logs.mean.exp(), interval, p_value: logs.test.map(|t| t.p_value), logs })
+    Ok(Ratio::of(difference(level, &logarithms(baseline)?, &logarithms(arm)?)?))
+}
+
+/// Returns the ratio of costs above 0 of runs that are not paired, by Welch's t on their logarithms.
+pub fn ratio_apart(level: f64, arm: &[f64], baseline: &[f64]) -> Result<Ratio, Unfit> {
+    Ok(Ratio::of(apart(level, &logarithms(baseline)?, &logarithms(arm)?)?))
+}
+
+impl Ratio {
+    fn of(logs: Difference) -> Self {
+        let interval = logs.test.map(|t| Interval { low: t.interval.low.exp(), high: t.interval.high.exp() });
+        Self { value: logs.mean.exp(), interval, p_value: logs.test.map(|t| t.p_value), logs }
+    }
 }
 
 /// Returns the geometric mean of costs above 0, with Student's interval. For one cost, or equal costs, the

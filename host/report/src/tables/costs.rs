@@ -23,6 +23,7 @@ pub(super) fn other_targets(report: &Report) -> Table {
 }
 
 fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Target) -> bool) -> Table {
+    let apart = report.differences.iter().any(|row| row.unpaired);
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
         Column::new("target", "target", Shape::Number),
@@ -33,7 +34,11 @@ fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Targe
         Column::new("median", "median", Shape::Estimate),
         Column::new("mean", "geometric mean", Shape::Estimate),
         Column::new("ratio", "than the baseline", Shape::Estimate),
-        Column::new("pairs", "seeds in common", Shape::Number),
+        Column::new(
+            "pairs",
+            if apart { "seeds in common, or runs" } else { "seeds in common" },
+            Shape::Number,
+        ),
         Column::new("holm", "p (Holm)", Shape::Number),
     ];
     let mut targets: Vec<_> = report.targets.iter().filter(|t| wanted(t)).collect();

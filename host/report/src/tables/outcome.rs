@@ -6,6 +6,7 @@ use crate::report::{Estimate, Finding, Outcome, Reached, Report, Target};
 
 const BASELINE: &str = "The baseline is not compared with itself";
 const FEW: &str = "Too few seeds for it";
+const APART: &str = " Rows without a p-value of sign flips are of unpaired runs, by Welch's t-test.";
 
 /// Returns the result: a row for each arm, with costs to the first target on the main axis. It has only the
 /// most important numbers, to fit a page; other tables have the rest.
@@ -102,7 +103,7 @@ pub(super) fn ratio(report: &Report, reached: &Reached) -> Cell {
         return Cell::None("baseline", BASELINE);
     }
     let Some(bound) = reached.bound else {
-        let why = "There is no seed to compare by, or a run was there before its first step";
+        let why = "A run was there before its first step, or runs are unpaired and some did not get there";
         return reached.ratio.map_or(Cell::None(number::NONE, why), Cell::Ratio);
     };
     match (bound.low, bound.high) {
@@ -118,7 +119,7 @@ fn at_the_end(report: &Report, place: usize) -> Vec<Cell> {
     let none = || Cell::None(number::NONE, "None of its runs finished");
     let base = place == report.baseline;
     let difference = report.differences.iter().find(|d| d.arm == place && !base);
-    let why = if base { BASELINE } else { "No seeds in common with the baseline" };
+    let why = if base { BASELINE } else { "No finished run to compare with one of the baseline" };
     let verdict = report.verdicts.iter().find(|v| v.arm == place).map(|v| &v.end);
     vec![
         last.map_or_else(none, |f| Cell::Estimate(f.last, number::percent)),
@@ -142,13 +143,18 @@ fn p_value(p: Option<f64>) -> Cell {
     p.map_or(Cell::None(number::NONE, FEW), |p| Cell::Number(p, number::p_value(p)))
 }
 
-/// Returns the differences to the baseline, seed by seed.
+/// Returns the differences to the baseline, seed by seed or of unpaired runs.
 pub(super) fn differences(report: &Report) -> Table {
+    let apart = report.differences.iter().any(|row| row.unpaired);
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
-        Column::new("seeds", "seeds in common", Shape::Number),
+        Column::new(
+            "seeds",
+            if apart { "seeds in common, or runs" } else { "seeds in common" },
+            Shape::Number,
+        ),
         Column::new("difference", "difference, points", Shape::Estimate),
-        Column::new("p", "p, paired t-test", Shape::Number),
+        Column::new("p", if apart { "p, t-test" } else { "p, paired t-test" }, Shape::Number),
         Column::new("holm", "p, after Holm", Shape::Number),
         Column::new("flip", "p, sign flips", Shape::Number),
         Column::new("needed", "seeds needed", Shape::Number),
@@ -170,7 +176,8 @@ pub(super) fn differences(report: &Report) -> Table {
         title: "Differences of the last accuracy, in numbers".to_owned(),
         note: format!(
             "Last accuracy less that of {baseline}, in percentage points, over the seeds that both have \
-             finished. “Seeds needed” would tell a difference of this size four times out of five."
+             finished. “Seeds needed” would tell a difference of this size four times out of five.{}",
+            if apart { APART } else { "" }
         ),
         rows: rows.collect(),
         columns,

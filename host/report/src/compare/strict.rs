@@ -1,0 +1,75 @@
+//! Finished runs as the arms of a comparison: what a report would leave out, or only warn of, is refused here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Runs, arms, state};
+use crate::history::History;
+use crate::report::State;
+
+/// Start of the keys by which arms are meant to differ.
+const OWN: &str = "policy";
+
+/// Returns what keeps runs from being the arms of one comparison, in words; nothing if they are. Arms may differ in their policies,
+/// and in the keys to ignore, or in those below one of them.
+pub fn complaints(histories: &[History], ignored: &[String]) -> Vec<String> {
+    let mut all = Vec::new();
+    for run in histories {
+        let name = &run.run;
+        all.extend(run.troubles.iter().map(|trouble| format!("`{name}`: {trouble}")));
+        if let Some(end) = run.end.as_ref().filter(|end| !end.normal) {
+            all.push(format!("`{name}` failed: {}", end.reason));
+        }
+        if run.scores.len() == 1 {
+            all.push(format!("`{name}` was evaluated only once"));
+        }
+    }
+    let finished = histories.iter().filter(|run| state(run) == State::Finished).cloned().collect();
+    let mut left_out = Vec::new();
+    match arms::grouped(finished, &[], &mut left_out) {
+        Ok(groups) => all.extend(of_arms(&groups, ignored)),
+        Err(what) => all.push(what),
+    }
+    // What a report leaves out is a reason here.
+    all.extend(left_out.iter().map(|note| note.replacen(" is left out: ", ": ", 1)));
+    all
+}
+
+fn of_arms(groups: &[Runs], ignored: &[String]) -> Vec<String> {
+    let keys: BTreeSet<&String> = groups.iter().flat_map(|group| group.told.keys()).collect();
+    let meant = |key: &&&String| {
+        let below =
+            |of: &str| key.as_str() == of || key.strip_prefix(of).is_some_and(|rest| rest.starts_with('.'));
+        below(OWN) || ignored.iter().any(|of| below(of))
+    };
+    let value = |group: &Runs, key: &String| group.told.get(key).map_or("not set", String::as_str).to_owned();
+    let differs = |key: &&&String| groups.iter().any(|group| value(group, key) != value(&groups[0], key));
+    let words = |key: &String| {
+        let mut of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for group in groups {
+            of.entry(value(group, key)).or_default().push(format!("`{}`", group.name));
+        }
+        let each = of.into_iter().map(|(value, names)| format!("{value} in {}", names.join(", ")));
+        format!("`{key}` differs: {}", each.collect::<Vec<_>>().join("; "))
+    };
+    let mut all: Vec<String> =
+        keys.iter().filter(|key| !meant(key) && differs(key)).map(|key| words(key)).collect();
+    if let [only] = groups {
+        all.push(format!("all runs are of one arm, `{}`: there is nothing to compare it with", only.name));
+    }
+    all
+}
+
+/// Returns the seeds of runs, as those of a comparison: each as often as the arm with most runs of it has it.
+pub fn planned(histories: &[History]) -> Vec<u64> {
+    let groups = arms::grouped(histories.to_vec(), &[], &mut Vec::new()).unwrap_or_default();
+    let mut most: BTreeMap<u64, usize> = BTreeMap::new();
+    for group in &groups {
+        let mut here: BTreeMap<u64, usize> = BTreeMap::new();
+        group.runs.iter().for_each(|run| *here.entry(run.head.seed).or_default() += 1);
+        for (seed, times) in here {
+            let of = most.entry(seed).or_default();
+            *of = times.max(*of);
+        }
+    }
+    most.into_iter().flat_map(|(seed, times)| std::iter::repeat_n(seed, times)).collect()
+}
