@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 52] = [
+const ELSEWHERE: [(&str, &str, &str); 54] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -31,6 +31,8 @@ const ELSEWHERE: [(&str, &str, &str); 52] = [
     ),
     ("docs/contributing.md", "eval", "it fetches compilers; .ci/run does"),
     ("docs/contributing.md", "cargo test", "it runs tests"),
+    ("docs/contributing.md", "rustup", "it fetches a standard library"),
+    ("docs/contributing.md", ".ci/arm64", "it fetches QEMU, and wants a release for ARM"),
     ("docs/contributing.md", "cargo xtask", "it builds everything; .ci/run does"),
     ("docs/contributing.md", "RUSTC_WRAPPER", "it builds everything; .ci/run does"),
     ("docs/contributing.md", "git", "it releases"),

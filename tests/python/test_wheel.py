@@ -6,11 +6,12 @@ import json
 import logging
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
-from importlib.metadata import entry_points
+from importlib.metadata import distribution, entry_points, version
 from pathlib import Path
 
 import allot
@@ -19,6 +20,7 @@ from recorded import ROOT, lines
 from recorded import allot as program
 
 SHIPPED = ROOT / "policies" / "prebuilt"
+BILL = "allot.cdx.json"
 RUN = {"prompts": 100, "steps": 5, "groups": 4, "rollouts": 8}
 VIEW = {
     "step": 0,
@@ -111,7 +113,58 @@ class Raises(unittest.TestCase):
         return error
 
 
+def locked() -> dict[tuple[str, str], str]:
+    """Checksums of the crates in `Cargo.lock`, by name and version."""
+    packages = re.findall(
+        r'^name = "(.+)"\nversion = "(.+)"\n(?:source = .+\n)?(?:checksum = "(.+)"\n)?',
+        (ROOT / "Cargo.lock").read_text(),
+        re.MULTILINE,
+    )
+    return {(name, version): checksum for name, version, checksum in packages}
+
+
 class Wheel(unittest.TestCase):
+    def test_the_bill_of_materials_has_the_crates_of_the_lock_file_each_once(self):
+        bill = json.loads(distribution("allot").read_text(f"sboms/{BILL}"))
+        self.assertEqual((bill["bomFormat"], bill["specVersion"]), ("CycloneDX", "1.6"))
+        self.assertEqual(bill["metadata"]["component"]["version"], version("allot"))
+        self.assertNotIn("timestamp", bill["metadata"])
+
+        crates, lock = bill["components"], locked()
+        named = [(crate["name"], crate["version"]) for crate in crates]
+        self.assertEqual(len(set(named)), len(named))
+        self.assertEqual(len({crate["bom-ref"] for crate in crates}), len(crates))
+        for crate, key in zip(crates, named, strict=True):
+            self.assertEqual(crate["hashes"], [{"alg": "SHA-256", "content": lock[key]}], key)
+            self.assertEqual(crate["purl"], f"pkg:cargo/{key[0]}@{key[1].replace('+', '%2B')}")
+            (licence,) = crate["licenses"]
+            self.assertRegex(licence["expression"], r"^[\w(][\w.() -]*\w[\w)]$", key)
+
+        # Of both halves; of the program alone; of the module alone; C code; and of the policies in both.
+        wanted = {"wasmtime", "serde_json", "clap_builder", "tokenizers", "pyo3", "pythonize", "zstd-sys"}
+        self.assertLess(wanted | {"wit-bindgen"}, {name for name, _ in named})
+        # What only the compiler runs, what only tests need, and what is this project's own.
+        self.assertFalse({"serde_derive", "syn", "cc", "proptest", "allot-engine"} & {n for n, _ in named})
+
+    def test_licences_are_where_installers_look_for_them(self):
+        wheel = distribution("allot")
+        self.assertEqual(wheel.metadata["License-Expression"], "Apache-2.0")
+        self.assertEqual(wheel.metadata.get_all("License-File"), ["LICENSE", "LICENCES.txt"])
+        self.assertEqual(wheel.read_text("licenses/LICENSE"), (ROOT / "LICENSE").read_text())
+        licences = wheel.read_text("licenses/LICENCES.txt")
+        table, *texts = licences.split("\n" + "-" * 80 + "\n")
+        for crate in json.loads(wheel.read_text(f"sboms/{BILL}"))["components"]:
+            line = f"{crate['name']} {crate['version']}".ljust(40) + crate["licenses"][0]["expression"]
+            self.assertIn(f"\n{line}", table)
+        # A crate, vendored C code, and a font: each with the text that it brings.
+        for crate, words in [
+            ("wasmtime ", "Apache License"),
+            ("zstd-sys ", "Meta Platforms"),
+            ("notosans ", "SIL OPEN FONT LICENSE"),
+        ]:
+            brought = [text for text in texts if crate in f" {text}".split(":\n", 1)[0]]
+            self.assertTrue(any(words in text for text in brought), crate)
+
     def test_verl_is_told_of_its_plugin_which_loads_without_verl(self):
         (plugin,) = [e for e in entry_points(group="verl.plugins") if e.name == "allot"]
         before = list(sys.meta_path)

@@ -4,18 +4,25 @@
 
 mod alone;
 mod budget;
+mod built;
+mod crates;
 mod dist;
 mod files;
 mod house;
+mod index;
 mod licences;
 mod process;
+mod sbom;
 mod suite;
 mod trial;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use allot_base::{Error, Result};
+
+use crate::dist::Of;
 
 const USAGE: &str = "\
 cargo xtask test [ARGUMENT]...  run all tests, and say at the end which were skipped and how to get what they lack;
@@ -25,7 +32,9 @@ cargo xtask alone               compile each crate by itself, with its tests
 cargo xtask house               check that no crate, function or circle of imports has grown beyond .ci/house.tsv
 cargo xtask house --lower       lower the numbers of what has become smaller
 cargo xtask house --set REASON  write today's numbers, and the reason beside those that rise
-cargo xtask dist [FOLDER]       make a release: wheel, archive, licences, checksums [default: dist]
+cargo xtask dist [FOLDER]       make a release: wheel, archive, licences, bill of materials, checksums [default: dist]
+cargo xtask dist FOLDER --target ARCH
+                                the same for Linux on another architecture: x86_64 or aarch64
 cargo xtask dist FOLDER --as-built
                                 the same of what `cargo build --release --workspace` built, for this machine alone
 cargo xtask try [FOLDER] [--debian SUITE]...
@@ -46,9 +55,12 @@ fn main() -> ExitCode {
         ["house"] => house::check(&root()),
         ["house", "--lower"] => house::lower(&root()),
         ["house", "--set", reason] => house::set(&root(), reason),
-        ["dist"] => dist::make(&root(), Path::new("dist"), false),
-        ["dist", folder] => dist::make(&root(), Path::new(folder), false),
-        ["dist", folder, "--as-built"] => dist::make(&root(), Path::new(folder), true),
+        ["dist"] => dist::make(&root(), Path::new("dist"), &Of::Here),
+        ["dist", folder] => dist::make(&root(), Path::new(folder), &Of::Here),
+        ["dist", folder, "--as-built"] => dist::make(&root(), Path::new(folder), &Of::AsBuilt),
+        ["dist", folder, "--target", arch @ ("x86_64" | "aarch64")] => {
+            dist::make(&root(), Path::new(folder), &Of::Linux(arch))
+        }
         ["try", rest @ ..] => tried(rest),
         ["budget", costs] => budget::check(&root(), Path::new(costs)),
         ["campaign", folder, rest @ ..] => campaign(folder, rest),

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use allot_base::{Error, Result};
 
 use crate::dist::{self, SUMS};
-use crate::files::{copy, made};
+use crate::files::{copy, made, with_ending};
+use crate::index;
 use crate::process::{command, output, run};
 
 /// Pythons that the wheel is for.
@@ -42,15 +44,16 @@ pub fn run_all(folder: &Path, suites: &[String]) -> Result<()> {
 }
 
 fn pythons_and_debians(folder: &Path, suites: &[String], scratch: &Path) -> Result<()> {
-    let wheel = dist::with_ending(folder, ".whl")?;
+    let wheel = with_ending(folder, ".whl")?;
     let pythons = pythons();
     if pythons.is_empty() {
         let what =
             format!("there is no Python of 3.{} to 3.{} to try the wheel in", PYTHONS.start(), PYTHONS.end());
         return Err(Error::new(what));
     }
+    let index = index::serve(&wheel)?;
     for (minor, python) in &pythons {
-        in_python(&wheel, python, &scratch.join(format!("python-{minor}")))?;
+        in_python(&index, python, &scratch.join(format!("python-{minor}")))?;
     }
     for suite in suites {
         in_debian(folder, suite, &scratch.join(suite))?;
@@ -96,14 +99,23 @@ fn pythons() -> BTreeMap<u32, PathBuf> {
     found
 }
 
-/// Installs the wheel in a new environment, and uses both halves of it.
-fn in_python(wheel: &Path, python: &Path, folder: &Path) -> Result<()> {
+/// Installs `allot` by its name in a new environment, as a user does, from this index alone; and uses both halves of the wheel.
+fn in_python(index: &str, python: &Path, folder: &Path) -> Result<()> {
     run(command(python, ["-m", "venv"]).arg(folder))?;
     let bin = folder.join("bin");
-    run(command(bin.join("pip"), ["install", "-q", "--disable-pip-version-check", "--no-index"]).arg(wheel))?;
+    let begun = Instant::now();
+    let mut pip = command(bin.join("pip"), ["--isolated", "install", "-q", "--disable-pip-version-check"]);
+    // No other index of this machine's configuration, no proxy, and no wheel of an earlier try.
+    pip.args(["--no-cache-dir", "--index-url", index, "allot"]).env("PIP_CONFIG_FILE", "/dev/null");
+    run(pip.env("NO_PROXY", "127.0.0.1"))?;
+    let installed = begun.elapsed().as_secs_f64();
+    quickstart(command(bin.join("allot"), ["train", "quickstart", "--out", "first"]).current_dir(folder))?;
+    let finished = begun.elapsed().as_secs_f64();
+    println!(
+        "pip took {installed:.1} s; a finished quickstart was there {finished:.1} s after `pip install`"
+    );
     run(command(bin.join("python"), ["-c", IMPORT]).current_dir(folder))?;
-    run(command(bin.join("allot"), ["--version"]).current_dir(folder))?;
-    quickstart(command(bin.join("allot"), ["train", "quickstart", "--out", "first"]).current_dir(folder))
+    run(command(bin.join("allot"), ["--version"]).current_dir(folder))
 }
 
 /// Sets up a Debian, with nothing but what each has, and uses the program of the archive in it; the wheel too, if its Python
@@ -111,7 +123,7 @@ fn in_python(wheel: &Path, python: &Path, folder: &Path) -> Result<()> {
 fn in_debian(folder: &Path, suite: &str, debian: &Path) -> Result<()> {
     let mut set_up = command("debootstrap", ["--variant=minbase", "--include=python3,python3-venv", suite]);
     run(set_up.arg(debian))?;
-    let archive = dist::with_ending(folder, ".tar.gz")?;
+    let archive = with_ending(folder, ".tar.gz")?;
     run(command("tar", ["-xzf"])
         .arg(&archive)
         .arg("-C")
@@ -133,7 +145,7 @@ fn in_debian(folder: &Path, suite: &str, debian: &Path) -> Result<()> {
         println!("Debian {suite} has Python 3.{}, which the wheel is not for", minor.trim());
         return Ok(());
     }
-    let wheel = dist::with_ending(folder, ".whl")?;
+    let wheel = with_ending(folder, ".whl")?;
     let name = wheel.file_name().unwrap_or_default();
     copy(&wheel, &debian.join("opt").join(name))?;
     let inside = Path::new("/opt").join(name).display().to_string();

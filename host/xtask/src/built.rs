@@ -1,0 +1,129 @@
+//! The program and the Python module's library of a release, compiled: for this machine, or for Linux on another architecture.
+
+use std::path::{Path, PathBuf};
+
+use allot_base::{Error, Result};
+
+use crate::files::{copy, made};
+use crate::process::{command, output, run, target};
+
+/// The oldest glibc that Rust itself supports.
+const GLIBC: (u32, u32) = (2, 17);
+
+/// What was built.
+pub struct Built {
+    pub program: PathBuf,
+    pub library: PathBuf,
+    /// The platform in a wheel's name, all that hold.
+    pub platforms: Vec<String>,
+    /// The platform in an archive's name.
+    pub platform: String,
+    /// The target, as rustc calls it.
+    pub triple: String,
+}
+
+/// Takes what `cargo build --release --workspace` left for this machine, without its symbols.
+///
+/// # Errors
+///
+/// It is not there, or `strip` fails.
+pub fn as_built(root: &Path) -> Result<Built> {
+    let out = target(root).join("release");
+    let at = target(root).join("dist-tools/as-built");
+    made(&at)?;
+    let mut all = Vec::new();
+    for name in ["allot".to_owned(), format!("liballot_python{}", std::env::consts::DLL_SUFFIX)] {
+        copy(&out.join(&name), &at.join(&name))?;
+        run(command("strip", ["--strip-unneeded"]).arg(at.join(&name)))?;
+        all.push(at.join(&name));
+    }
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    let [program, library] = [all.remove(0), all.remove(0)];
+    let (platforms, platform) = (vec![format!("{os}_{arch}")], format!("{arch}-{os}"));
+    Ok(Built { program, library, platforms, platform, triple: host()? })
+}
+
+/// Builds for this machine; or, given an architecture, for Linux on it. On Linux zig links it against an old glibc.
+///
+/// # Errors
+///
+/// The target's standard library is missing, or the build fails.
+pub fn build(root: &Path, tools: &Path, arch: Option<&str>) -> Result<Built> {
+    let what =
+        ["--profile", "dist", "--locked", "-p", "allot", "-p", "allot-python", "--bin", "allot", "--lib"];
+    let arguments: Vec<String> = what.map(str::to_owned).into_iter().chain(levels(root)?).collect();
+    match arch {
+        Some(arch) => linux(root, tools, arch, &arguments),
+        None if cfg!(target_os = "linux") => linux(root, tools, std::env::consts::ARCH, &arguments),
+        None => elsewhere(root, tools, &arguments),
+    }
+}
+
+/// Builds for Linux, by zig.
+fn linux(root: &Path, tools: &Path, arch: &str, arguments: &[String]) -> Result<Built> {
+    let triple = format!("{arch}-unknown-linux-gnu");
+    let sysroot = output(&mut command("rustc", ["--print", "sysroot"]))?;
+    if !Path::new(sysroot.trim()).join("lib/rustlib").join(&triple).is_dir() {
+        let what = format!("this Rust has no standard library for {triple}");
+        return Err(Error::new(what).hint(format!("Run `rustup target add {triple}`.")));
+    }
+    let (major, minor) = GLIBC;
+    let mut zig = command(tools.join("cargo-zigbuild"), ["zigbuild"]);
+    // Its zig is the one beside it.
+    let path = std::env::var("PATH").unwrap_or_default();
+    zig.env("PATH", format!("{}:{path}", tools.display()));
+    zig.env("CARGO_ZIGBUILD_PYTHON_PATH", tools.join("python"));
+    zig.env("CARGO_TARGET_DIR", target(root));
+    zig.args(arguments).args(["--target", &format!("{triple}.{major}.{minor}")]);
+    run(zig.current_dir(root))?;
+    let out = target(root).join(&triple).join("dist");
+    Ok(Built {
+        program: out.join("allot"),
+        library: out.join("liballot_python.so"),
+        platforms: vec![format!("manylinux_{major}_{minor}_{arch}"), format!("manylinux2014_{arch}")],
+        platform: format!("{arch}-linux"),
+        triple,
+    })
+}
+
+/// Builds for this machine, which has another system than Linux, with the linker that it has.
+fn elsewhere(root: &Path, tools: &Path, arguments: &[String]) -> Result<Built> {
+    run(command("cargo", ["build"]).args(arguments).current_dir(root))?;
+    let out = target(root).join("dist");
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    // What Python calls this machine, as a wheel's name has it.
+    let mut python =
+        command(tools.join("python"), ["-c", "import sysconfig; print(sysconfig.get_platform())"]);
+    let platform = output(&mut python)?.trim().replace(['-', '.'], "_");
+    Ok(Built {
+        program: out.join("allot"),
+        library: out.join("liballot_python.dylib"),
+        platforms: vec![platform],
+        platform: format!("{arch}-{os}"),
+        triple: host()?,
+    })
+}
+
+/// This machine's target.
+fn host() -> Result<String> {
+    Ok(output(&mut command("rustc", ["--print", "host-tuple"]))?.trim().to_owned())
+}
+
+/// Crates that a first build compiles at level 1 without a loss, and that a release would compile for size.
+const FAST: &str = "aho-corasick crossbeam-deque crossbeam-epoch crossbeam-utils fancy-regex gemm gemm-common half libm \
+                    memchr miniz_oxide rayon";
+
+/// What a first build leaves unoptimized, to save time, is optimized for size in a release; what runs for long, for speed.
+fn levels(root: &Path) -> Result<Vec<String>> {
+    let path = root.join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
+    let cold = text.lines().filter_map(|line| line.strip_suffix(" = { opt-level = 0 }"));
+    let cold: Vec<&str> = cold.collect();
+    if cold.is_empty() {
+        return Err(Error::new(format!("{} has no line `NAME = {{ opt-level = 0 }}`", path.display())));
+    }
+    let level = |name: &str, level: &str| format!("profile.dist.package.{name}.opt-level={level}");
+    let levels =
+        cold.iter().map(|name| level(name, "\"s\"")).chain(FAST.split(' ').map(|name| level(name, "3")));
+    Ok(levels.flat_map(|level| ["--config".to_owned(), level]).collect())
+}
