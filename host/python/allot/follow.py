@@ -54,19 +54,16 @@ def follow(
     folder, stop = Path(run), stop or threading.Event()
     if not _begun(folder, wait, stop, say):
         return None
-    mark = Mark.read(folder, to)
-    if again or mark is None:
-        mark = None
-    elif project != mark.project or name not in (None, mark.name):
+    mark = None if again else Mark.read(folder, to)
+    if mark is not None and (project != mark.project or name not in (None, mark.name)):
         raise Error(
             f"`{folder}` was sent to `{mark.name}` in project `{mark.project}` before",
             "leave out --project and --name to go on there, or add --again for another run with all its steps",
         )
     usual, group = _names(folder)
     about = ClientRun(project, name or (mark.name if mark else usual), group, _config(folder))
-    client = CLIENTS[to](about, mark.run if mark else None)
-    if mark is None or not client.continues:
-        mark = Mark(client.id, project, about.name)
+    client = _client(to, about, mark.run if mark else None)
+    mark = mark or Mark(client.id, project, about.name)
     over = "stopped"
     try:
         end = _send(folder, client, mark, (folder / f"followed-{to}.json"), wait, stop, say)
@@ -235,6 +232,19 @@ def _end(folder: Path) -> dict[str, Any] | None:
     return end if isinstance(end, dict) else None
 
 
+def _client(to: str, about: ClientRun, known: str | None) -> Client:
+    """The client's run. What a client raises here is about its account, its server, or a run that is gone."""
+    kind = CLIENTS[to]
+    try:
+        return kind(about, known)
+    except Exception as error:
+        if known is None:
+            raise Error(f"{kind.title} began no run: {error}") from error
+        raise Error(
+            f"{kind.title} does not go on with run `{known}`: {error}", "to send all steps to another run: --again"
+        ) from error
+
+
 def _begun(folder: Path, wait: bool, stop: threading.Event, say: Callable[[str], None]) -> bool:
     """Waits until the run writes metrics. False if it was stopped before."""
     said = False
@@ -242,7 +252,8 @@ def _begun(folder: Path, wait: bool, stop: threading.Event, say: Callable[[str],
         if folder.exists() and not folder.is_dir():
             raise Error(f"`{folder}` is a file", "name the folder of a run")
         if (folder / "runs").is_dir():
-            raise Error(f"`{folder}` is a comparison", f"name one of its runs, such as {folder}/runs/uniform/seed-0001")
+            example = f"{folder}/runs/uniform/seed-0001"
+            raise Error(f"`{folder}` is a comparison", f"name one of its runs, such as {example}")
         _refuse_other_engines(folder)
         if not wait:
             raise Error(f"there is no run of `allot train` in `{folder}`", "leave out --no-wait to wait for it")
@@ -295,7 +306,8 @@ def _config(folder: Path) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command. Returns its exit code: 0, 1 for an error, 130 if it was stopped before the run's end."""
-    parser = argparse.ArgumentParser(prog="python -m allot.follow", description=(__doc__ or "").splitlines()[0])
+    what = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m allot.follow", description=what)
     parser.add_argument("run", help="folder of a run of `allot train`; it may begin later")
     parser.add_argument("--to", required=True, choices=list(CLIENTS), help="client to send to")
     parser.add_argument("--project", default="allot", help="project, or MLflow's experiment (default: allot)")

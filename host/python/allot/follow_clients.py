@@ -39,8 +39,6 @@ class Client(Protocol):
     title: str
     #: Identifies the client's run, for another process to go on with it.
     id: str
-    #: Whether the run already has what was sent to `known`.
-    continues: bool
 
     def log(self, step: int, metrics: Mapping[str, float]) -> str | None:
         """Sends the metrics of a step. Returns a sentence if the client could not take all of them."""
@@ -56,9 +54,8 @@ class Wandb:
 
     def __init__(self, run: ClientRun, known: str | None):
         wandb = installed("wandb")
-        # A run that was written offline lies in a folder of its own, which no later process can extend.
-        self.continues = known is not None and wandb.setup().settings.mode == "online"
-        again = {"id": known, "resume": "must"} if self.continues else {}
+        # Offline, this makes another folder of the same run. `wandb sync` uploads such folders in order of their start.
+        again = {"id": known, "resume": "must"} if known else {}
         self._run = wandb.init(
             project=run.project, name=run.name, group=run.group, config=dict(run.config), **again
         )
@@ -83,7 +80,6 @@ class Trackio:
 
     def __init__(self, run: ClientRun, known: str | None):
         trackio = installed("trackio")
-        self.continues = known is not None
         self._run = trackio.init(
             project=run.project,
             name=known or run.name,
@@ -108,7 +104,6 @@ class Mlflow:
 
     def __init__(self, run: ClientRun, known: str | None):
         self._mlflow = mlflow = installed("mlflow")
-        self.continues = known is not None
         mlflow.set_experiment(run.project)
         if known:
             begun = mlflow.start_run(run_id=known)
