@@ -336,10 +336,10 @@ class Trl(unittest.TestCase):
 
     def test_a_checkpoint_that_is_written_over_is_unfinished_until_it_is_whole(self):
         folder = f"{self.folder}/checkpoint-2"
-        trl_checkpoints.begin(folder, {"run": b"", "dataset": "before"})
+        trl_checkpoints.begin(folder, {"run": "state", "dataset": "before"})
         Path(folder, "trainer_state.json").write_text("{}")
         self.assertIsNone(trl_checkpoints.lacks(folder))
-        trl_checkpoints.begin(folder, {"run": b"", "dataset": "after"})
+        trl_checkpoints.begin(folder, {"run": "state", "dataset": "after"})
         self.assertIn("is unfinished", trl_checkpoints.lacks(folder))
         self.assertEqual(trl_checkpoints.state(folder)["dataset"], "after")
         Path(folder, "trainer_state.json").write_text("{}")
