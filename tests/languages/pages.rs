@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 54] = [
+const ELSEWHERE: [(&str, &str, &str); 55] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -86,6 +86,11 @@ const ELSEWHERE: [(&str, &str, &str); 54] = [
     ("docs/reference/chat-templates.md", "python tests", "it needs transformers"),
     ("docs/reference/chat-templates.md", "ALLOT_CHAT", "it needs what was recorded"),
     ("docs/reference/outputs.md", "duckdb", "it needs DuckDB"),
+    (
+        "docs/reference/outputs.md",
+        "python -m allot.follow",
+        "it needs the wheel and a client; tests/python/test_follow.py follows a run",
+    ),
     (
         "docs/how-to/bank.md",
         "allot bank rollouts.csv",

@@ -33,6 +33,7 @@ if find_spec("trl") is None:
 import pandas
 import torch
 import transformers
+from allot import trl_checkpoints
 from allot.trl import SIGNALS, AllocatedGRPOTrainer, Answer, lengths
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
@@ -306,6 +307,44 @@ class Trl(unittest.TestCase):
         )
         for a, b in zip(weights(whole), weights(again), strict=True):
             self.assertTrue(torch.equal(a, b))
+
+    def test_an_unfinished_checkpoint_is_refused_by_name_and_passed_over_otherwise(self):
+        spy, judge = trainer(self.folder, save_strategy="steps", save_steps=2)
+        folder = Path(self.folder, "trl")
+        # The oldest is of another trainer, or was saved within a batch. The next two were being written at a kill.
+        for number, files in ((2, {"trainer_state.json": "{}"}), (4, {"allot.pt": ""}), (6, {"trainer_state.json": "{"})):
+            (folder / f"checkpoint-{number}").mkdir(parents=True)
+            for name, text in files.items():
+                (folder / f"checkpoint-{number}" / name).write_text(text)
+        for asked, what in (
+            (f"{folder}/checkpoint-2", "has no `allot.pt`: it was saved within a batch, or by another trainer"),
+            (f"{folder}/checkpoint-4", "is unfinished: it has no `trainer_state.json`, which is written last"),
+            (True, "is unfinished: its `trainer_state.json`, which is written last, is cut off"),
+        ):
+            with self.subTest(asked), self.assertRaises(allot.Error) as raised:
+                spy.train(resume_from_checkpoint=asked)
+            self.assertIn(what, raised.exception.what)
+            self.assertIn("begin another run", raised.exception.hint)
+        self.assertEqual(judge.rollouts, 0)
+        (folder / "checkpoint-2/allot.pt").touch()
+        with self.assertRaises(allot.Error) as raised:
+            spy.train(resume_from_checkpoint=f"{folder}/checkpoint-6")
+        self.assertEqual(raised.exception.hint, f"name `{folder}/checkpoint-2`, the newest whole one")
+        last, passed = trl_checkpoints.newest(str(folder))
+        self.assertEqual((last, len(passed)), (f"{folder}/checkpoint-2", 2))
+        self.assertIn("checkpoint-6` is unfinished", passed[0])
+
+    def test_a_checkpoint_that_is_written_over_is_unfinished_until_it_is_whole(self):
+        folder = f"{self.folder}/checkpoint-2"
+        trl_checkpoints.begin(folder, {"run": "state", "dataset": "before"})
+        Path(folder, "trainer_state.json").write_text("{}")
+        self.assertIsNone(trl_checkpoints.lacks(folder))
+        trl_checkpoints.begin(folder, {"run": "state", "dataset": "after"})
+        self.assertIn("is unfinished", trl_checkpoints.lacks(folder))
+        self.assertEqual(trl_checkpoints.state(folder)["dataset"], "after")
+        Path(folder, "trainer_state.json").write_text("{}")
+        trl_checkpoints.begin(folder, None)
+        self.assertEqual(list(Path(folder).iterdir()), [])
 
     def test_the_end_of_the_budget_is_the_end_of_the_training(self):
         spy, judge = trainer(self.folder, "uniform", {"budget": {"rollouts": 30}})

@@ -48,7 +48,7 @@ def launch(folder: Path, processes: int = 2, **given) -> list[dict] | None:
                 process.kill()
     codes = [process.wait() for process in running]
     if any(codes):
-        rank = given["kill_at"][0] if "kill_at" in given else None
+        rank = given["kill_at"][0] if "kill_at" in given else 0 if "kill_in" in given else None
         if (
             rank is not None
             and codes[rank] == -signal.SIGKILL
@@ -154,6 +154,45 @@ class Processes(unittest.TestCase):
         checkpoint = self.folder / "cut/trl/checkpoint-2"
         self.assertFalse((self.folder / "cut/trl/checkpoint-4").exists())
         again = launch(self.folder / "cut", resume=str(checkpoint), **saved)
+        records = [(self.folder / name / "record/record.jsonl").read_bytes() for name in ("whole", "cut")]
+        self.assertEqual(*records)
+        self.assertEqual([r["weights"] for r in whole], [r["weights"] for r in again])
+
+    def test_a_run_that_was_killed_in_a_checkpoint_goes_on_from_the_newest_whole_one(self):
+        saved = {"save_strategy": "steps", "save_steps": 2, "processes": 1, "per_device_train_batch_size": 8}
+        whole = launch(self.folder / "whole", **saved)
+        record = (self.folder / "whole/record/record.jsonl").read_bytes()
+        missing = "it has no `trainer_state.json`"
+        for moment, unfinished, limit in (
+            ("before the model", missing, 2),
+            ("before the last file", missing, 2),
+            ("within the last file", "its `trainer_state.json`, which is written last, is cut off", 2),
+            # Between transformers' part and callbacks, with the only other checkpoint about to be removed.
+            ("after the last file", None, 1),
+        ):
+            with self.subTest(moment):
+                folder = self.folder / moment
+                more = {**saved, "save_total_limit": limit}
+                self.assertIsNone(launch(folder, kill_in=["checkpoint-4", moment], **more))
+                self.assertTrue((folder / "trl/checkpoint-4/allot.pt").exists())
+                [again] = launch(folder, resume=True, **more)
+                log = (folder / "log-0").read_text()
+                if unfinished:
+                    self.assertIn(f"checkpoint-4` is unfinished: {unfinished}", log)
+                    self.assertIn(f"the run goes on from `{folder}/trl/checkpoint-2`", log)
+                else:
+                    self.assertNotIn("goes on from", log)
+                self.assertEqual((folder / "record/record.jsonl").read_bytes(), record)
+                self.assertEqual(again["weights"], whole[0]["weights"])
+                self.assertLess(again["judged"], whole[0]["judged"], "it began again")
+
+    def test_two_processes_that_were_killed_in_a_checkpoint_go_on_from_the_newest_whole_one(self):
+        saved = {"save_strategy": "steps", "save_steps": 2}
+        whole = launch(self.folder / "whole", **saved)
+        self.assertIsNone(launch(self.folder / "cut", kill_in=["checkpoint-4", "before the last file"], **saved))
+        # What the other process writes is there before what the main process writes last.
+        self.assertTrue((self.folder / "cut/trl/checkpoint-4/rng_state_1.pth").exists())
+        again = launch(self.folder / "cut", resume=True, **saved)
         records = [(self.folder / name / "record/record.jsonl").read_bytes() for name in ("whole", "cut")]
         self.assertEqual(*records)
         self.assertEqual([r["weights"] for r in whole], [r["weights"] for r in again])

@@ -1,7 +1,8 @@
 """One process of a run under TRL, which test_trl_processes.py starts: trl_process.py FOLDER JSON
 
 It writes what it saw to FOLDER/rank-N.json. `kill_at` names a rank and a rollout at which that process is killed, as
-by a machine that goes down; `resume` names a checkpoint; with `episodes` the run is of test_trl_environments.py.
+by a machine that goes down, `kill_in` a moment of a checkpoint; `resume` names a checkpoint, or is true; with `episodes` the run
+is of test_trl_environments.py.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 
 import test_trl_environments
 import torch
+import transformers.trainer
 from test_trl import Judge, trainer
-from transformers import TrainingArguments
+from transformers import TrainerState, TrainingArguments
 
 
 class Mortal(Judge):
@@ -29,6 +31,28 @@ class Mortal(Judge):
         if self.kill_at is not None and self.rollouts >= self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         return rewards
+
+
+def killed_in(checkpoint: Path, moment: str) -> None:
+    """Kills this process while a checkpoint is written: before the model, before what transformers writes last, in the
+    middle of that, or after it, when older checkpoints are removed."""
+    owner, name = {
+        "before the model": (transformers.Trainer, "save_model"),
+        "before the last file": (TrainerState, "save_to_json"),
+        "within the last file": (TrainerState, "save_to_json"),
+        "after the last file": (transformers.trainer, "rotate_checkpoints"),
+    }[moment]
+    proceed = getattr(owner, name)
+
+    def killed(*arguments, **named):
+        if moment == "within the last file" or not checkpoint.exists():
+            proceed(*arguments, **named)
+        if checkpoint.exists():
+            if moment == "within the last file":
+                os.truncate(checkpoint / "trainer_state.json", 100)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, killed)
 
 
 def episodes(folder: str, given: dict) -> None:
@@ -48,12 +72,14 @@ def main(folder: str, given: dict) -> None:
     rank = int(os.environ.get("RANK", 0))
     if given.pop("episodes", False):
         return episodes(folder, given)
-    resume, kill_at = given.pop("resume", None), given.pop("kill_at", None)
+    resume, kill_at, kill_in = (given.pop(name, None) for name in ("resume", "kill_at", "kill_in"))
     spy, _ = trainer(folder, **given)
     judge = Mortal()
     if kill_at is not None and kill_at[0] == rank:
         judge.kill_at = kill_at[1]
     spy.reward_funcs[0] = judge
+    if kill_in is not None and rank == 0:
+        killed_in(Path(folder, "trl", kill_in[0]), kill_in[1])
     # transformers 5.10 loads an optimizer onto `cpu:0`, a name that torch.load does not know.
     TrainingArguments.device = property(lambda _: torch.device("cpu"))
     spy.train(resume_from_checkpoint=resume)

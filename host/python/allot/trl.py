@@ -26,7 +26,9 @@ from typing import Any
 
 import torch
 from transformers import TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from . import trl_checkpoints as checkpoints
 from .allocator import Allocator, Draw, Over, Rollout, Sample, Train
 from .errors import Error
 from .trl_batch import Answer, Batch, lengths
@@ -39,9 +41,6 @@ logger = logging.getLogger("allot.trl")
 
 #: What was spent so far.
 COUNTS = ("allot/rollouts", "allot/tokens")
-
-#: The file in a checkpoint's folder.
-STATE = "allot.pt"
 
 
 class AllocatedGRPOTrainer(Sampler):
@@ -251,19 +250,43 @@ class AllocatedGRPOTrainer(Sampler):
     def _at_the_end_of_a_batch(self) -> bool:
         return self._past_the_end or self._step % (self.args.steps_per_generation * self.num_iterations) == 0
 
+    def train(self, resume_from_checkpoint: str | bool | None = None, *arguments: Any, **named: Any) -> Any:
+        """TRL's. With True it goes on from the newest checkpoint that is whole, and says which newer ones are not."""
+        if resume_from_checkpoint:
+            output_dir, asked = self.args.output_dir, resume_from_checkpoint
+            resume_from_checkpoint, passed, refused = self._from_main(lambda: checkpoints.chosen(output_dir, asked))
+            checkpoints.refuse(refused)
+            for words in passed if self.accelerator.is_main_process else ():
+                logger.warning("%s; the run goes on from `%s`", words, resume_from_checkpoint)
+        return super().train(resume_from_checkpoint, *arguments, **named)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """TRL's, after the allocator's state: whenever the run is killed, both parts are there or it is unfinished."""
+        folder = os.path.join(
+            self._get_output_dir(trial=trial), f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        )
+        ends = self._at_the_end_of_a_batch()
+        if not ends:
+            logger.warning("`%s` is within a batch: it holds the model, and can't be resumed from", folder)
+        if self.accelerator.is_main_process:
+            state = {**self.allocator.state_dict(), "dataset": self._of_dataset()} if ends else None
+            checkpoints.begin(folder, state)
+        # What other processes write belongs to this checkpoint, not to an earlier one of the same name.
+        self.accelerator.wait_for_everyone()
+        super()._save_checkpoint(model, trial)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        # `trainer_state.json`, which comes next, says that all is there, and each process writes a file here.
+        self.accelerator.wait_for_everyone()
+
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if (refused := self._from_main(lambda: self._resumed(resume_from_checkpoint))) is not None:
-            raise Error(*refused)
+        checkpoints.refuse(self._from_main(lambda: self._resumed(resume_from_checkpoint)))
 
     def _resumed(self, resume_from_checkpoint: str) -> tuple[str, str | None] | None:
         """Goes on from a checkpoint's state, or says why not: all processes must hear of it."""
-        path = os.path.join(resume_from_checkpoint, STATE)
-        if not os.path.exists(path):
-            hint = "it is no checkpoint of this trainer, or the run was killed while it was written: name an earlier one"
-            return f"`{resume_from_checkpoint}` has no `{STATE}`", hint
-        with torch.serialization.safe_globals([Answer]):
-            state = torch.load(path, weights_only=True)
+        state = checkpoints.state(resume_from_checkpoint)
         if state.pop("dataset") != self._of_dataset():
             return (
                 f"`{resume_from_checkpoint}` is of a run on another data set",
@@ -299,7 +322,7 @@ def _requests(order: Sample, most: int) -> Iterator[tuple[list[int], int | None]
 
 
 class _Steps(TrainerCallback):
-    """Ends the allocator's steps with TRL's, and saves its state with TRL's."""
+    """Ends the allocator's steps with TRL's."""
 
     def __init__(self, trainer: AllocatedGRPOTrainer):
         self.trainer = trainer
@@ -310,7 +333,7 @@ class _Steps(TrainerCallback):
                 f"there is a record in `{record}` already",
                 "give the allocator another `record`, or go on with that run: train(resume_from_checkpoint=…)",
             )
-        # Now, and not between TRL's part of a checkpoint and ours.
+        # Now, and not in the middle of a checkpoint.
         self.trainer._of_dataset()
 
     def _record_in_use(self) -> str | None:
@@ -338,15 +361,3 @@ class _Steps(TrainerCallback):
         allocator = self.trainer.allocator
         step = None if self.trainer._past_the_end else allocator.trained()
         return allocator.metrics(step), allocator.over is not None
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        if not self.trainer._at_the_end_of_a_batch():
-            logger.warning("`%s` is within a batch: it holds the model, and can't be resumed from", folder)
-            return
-        if not self.trainer.accelerator.is_main_process:
-            return
-        unfinished = os.path.join(folder, f"{STATE}.unfinished")
-        state = {**self.trainer.allocator.state_dict(), "dataset": self.trainer._of_dataset()}
-        torch.save(state, unfinished)
-        os.replace(unfinished, os.path.join(folder, STATE))
