@@ -164,7 +164,6 @@ class Processes(unittest.TestCase):
         record = (self.folder / "whole/record/record.jsonl").read_bytes()
         missing = "it has no `trainer_state.json`"
         for moment, unfinished, limit in (
-            ("before the model", missing, 2),
             ("before the last file", missing, 2),
             ("within the last file", "its `trainer_state.json`, which is written last, is cut off", 2),
             # Between transformers' part and callbacks, with the only other checkpoint about to be removed.
