@@ -34,10 +34,9 @@ class Mortal(Judge):
 
 
 def killed_in(checkpoint: Path, moment: str) -> None:
-    """Kills this process while a checkpoint is written: before the model, before what transformers writes last, in the
-    middle of that, or after it, when older checkpoints are removed."""
+    """Kills this process while a checkpoint is written: before what transformers writes last, in the middle of
+    that, or after it, when older checkpoints are removed."""
     owner, name = {
-        "before the model": (transformers.Trainer, "save_model"),
         "before the last file": (TrainerState, "save_to_json"),
         "within the last file": (TrainerState, "save_to_json"),
         "after the last file": (transformers.trainer, "rotate_checkpoints"),
