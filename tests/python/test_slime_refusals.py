@@ -8,7 +8,7 @@ from unittest import mock
 
 import allot
 import slime_here  # noqa: F401
-from allot import slime_checks, slime_train
+from allot import rows_checks, slime_checks, slime_train
 from slime_here import AllocatedSource, InFolder, arguments
 
 WORDS = "slime can't be allotted rollouts: "
@@ -108,7 +108,7 @@ class Refusals(InFolder):
             (Path(self.folder) / "setup.py").unlink()
             what = "this slime, which has no version, was not tried"
             with mock.patch.object(
-                slime_checks.metadata, "version", side_effect=slime_checks.metadata.PackageNotFoundError
+                rows_checks.metadata, "version", side_effect=rows_checks.metadata.PackageNotFoundError
             ):
                 self.refused(what, "take 0.3.1")
 
