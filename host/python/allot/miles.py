@@ -23,7 +23,6 @@ from miles.rollout.data_source import RolloutDataSource
 from miles.rollout.generate_utils.generate_endpoint_utils import policy_uses_routing_key
 from miles.rollout.inference_rollout.inference_rollout_common import GenerateState, InferenceRolloutFn, generate_and_rm
 from miles.rollout.rm_hub import batched_async_rm
-from miles.utils.dumper_utils import configure_sglang
 from miles.utils.processing_utils import load_tokenizer
 from miles.utils.types import Sample as Row
 
@@ -75,6 +74,4 @@ class AllocatedRollouts(InferenceRolloutFn):
             told = await self._call_eval(input)
             self.data_source.evaluated(told.data)
             return told
-        # As in miles' own: its dumper is set up for each batch.
-        await configure_sglang(self.state.args)
         return RolloutFnTrainOutput(*await self.data_source.next_batch(input.rollout_id))

@@ -11,7 +11,7 @@ import miles
 from miles.utils.environ import use_legacy_rollout_v1
 
 from . import rows_checks
-from .rows_checks import Trainer, flag, root
+from .rows_checks import Trainer, root
 
 MILES = Trainer(
     name="miles",
@@ -28,26 +28,52 @@ MILES = Trainer(
 #: The commit that the adapter's tests have passed with. miles had the version 0.1.0 long before and after it.
 COMMIT = "31f1ca961a94cb860cec3b2dea34ec332bfa8f76"
 
-#: Options that the adapter can't carry, and what to do about each.
+#: What the adapter can't carry: by the name of its attribute, how it is asked for, and what to do about it.
 NOT_CARRIED = {
-    "fully_async": "leave it out: it samples while it trains, and a policy decides after each update",
-    "multi_lora": "leave --multi-lora-n-adapters out: adapters have steps of their own, and a policy plans for one run",
-    "use_dynamic_global_batch_size": "leave it out: a batch of any size takes steps of --global-batch-size",
-    "use_opd": "leave it out: its penalty is added to the allocator's advantages, which are scaled where a step is filled up",
-    "recompute_logprobs_via_prefill": "leave it out: only miles' own rollout function recomputes them",
-    "eval_uses_snapshots": "leave --eval-num-gpus out, and evaluators of checkpoints: `train.py` exports no snapshots",
-    "indep_dp": "leave it out, and `train` out of --ft-components: a step would be divided among replicas that may fail",
-    "delay_split_train_data_by_dp": "leave it out: steps would be made of rows instead of rollouts",
-    "ci_inject_rollout_data_path": "leave it out: a policy would plan for rollouts that are not trained on",
+    "fully_async": ("--fully-async", "leave it out: it samples while it trains, and a policy decides after each update"),
+    "multi_lora": (
+        "--multi-lora-n-adapters",
+        "leave it out: adapters have steps of their own, and a policy plans for one run",
+    ),
+    "use_dynamic_global_batch_size": (
+        "--use-dynamic-global-batch-size",
+        "leave it out: a batch of any size takes steps of --global-batch-size",
+    ),
+    "use_opd": (
+        "--use-opd",
+        "leave it out: its penalty goes on top of advantages, which are scaled where a step is filled up",
+    ),
+    "recompute_logprobs_via_prefill": (
+        "--recompute-logprobs-via-prefill",
+        "leave it out: only miles' own rollout function recomputes them",
+    ),
+    "dumper_enable": ("--dumper-enable", "leave it out: only miles' own rollout function sets SGLang's dumper up"),
+    "dumper_inference": ("--dumper-inference", "leave it out: only miles' own rollout function sets SGLang's dumper up"),
+    "eval_uses_snapshots": (
+        "an evaluation of snapshots",
+        "leave --eval-num-gpus out, and a `CheckpointEvalFn` as --eval-function-path: `train.py` exports no snapshots",
+    ),
+    "indep_dp": (
+        "--indep-dp",
+        "leave it out, and `train` out of --ft-components: a step would be divided among replicas that may fail",
+    ),
+    "delay_split_train_data_by_dp": (
+        "--delay-split-train-data-by-dp",
+        "leave it out: steps would be made of rows instead of rollouts",
+    ),
+    "ci_inject_rollout_data_path": (
+        "--ci-inject-rollout-data-path",
+        "leave it out: a policy would plan for rollouts that are not trained on",
+    ),
 }
 
 
 def check(args: Namespace) -> None:
     """Raises an error for a version or settings of miles that the adapter does not support."""
     # Before the adapter's names: some of these options put other names in their place.
-    for option, hint in NOT_CARRIED.items():
-        if getattr(args, option, None):
-            raise MILES.wrong(f"{flag(option)} can't be used", hint)
+    for attribute, (option, hint) in NOT_CARRIED.items():
+        if getattr(args, attribute, None):
+            raise MILES.wrong(f"{option} can't be used", hint)
     rows_checks.check(args, MILES)
     if not args.allot.get("untried"):
         _commit()
