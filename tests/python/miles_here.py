@@ -27,6 +27,7 @@ with stand_ins():
     from miles.ray.rollout.rollout_manager import RolloutManager
     from miles.rollout.base_types import RolloutFnConstructorInput, RolloutFnEvalInput
     from miles.rollout.inference_rollout.compatibility import call_rollout_function, load_rollout_function
+    from miles.backends.training_utils import data as training_data
     from miles.utils.dp_schedule import build_dp_schedule
     from miles.utils.misc import load_function
     from miles.utils.types import Sample
@@ -37,7 +38,7 @@ PARALLEL = {"dp_size": 2, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_pe
 
 def arguments(folder: str, **more) -> Namespace:
     """The arguments of miles that its process for rollouts looks at."""
-    none = "chat_template_path rollout_max_context_len ci_inject_rollout_data_path sglang_speculative_algorithm".split()
+    none = "chat_template_path qkv_format rollout_max_context_len ci_inject_rollout_data_path sglang_speculative_algorithm".split()
     no = (
         "fully_async multi_lora use_dynamic_global_batch_size use_opd recompute_logprobs_via_prefill eval_uses_snapshots "
         "indep_dp delay_split_train_data_by_dp disable_rollout_trim_samples dumper_enable dumper_inference"
@@ -88,6 +89,23 @@ class Process(rows_here.Process):
             global_batch_size=self.args.global_batch_size,
             rollout_indices=data["rollout_ids"],
         )
+
+    def steps_of_rows(self, data: dict) -> list[list[int]]:
+        """The rows of each optimizer step, where training processes make them: with FSDP, and of images."""
+        ranks = PARALLEL["dp_size"]
+        assert not conversion.can_schedule_on_rollout_side(self.args, data, {"dp_size": ranks})
+        group = SimpleNamespace(size=ranks, group=None)
+        state = SimpleNamespace(effective_dp=group, cp=SimpleNamespace(size=1), vpp_size=1)
+        state.microbatch_group_size_per_vp_stage = None
+        steps: list[list[int]] = []
+        for shard in conversion.split_train_data_by_dp_raw(self.args, dict(data), dp_size=ranks):
+            mine = {**conversion.process_rollout_data_shard(self.args, {**shard}), "row": list(shard["partition"])}
+            with mock.patch.object(training_data, "get_parallel_state", lambda: state):
+                (iterator, *_), numbers = training_data.get_data_iterator(self.args, None, mine)
+            for step, number in enumerate(numbers):
+                steps += [[]] if step == len(steps) else []
+                steps[step] += [row for _ in range(number) for row in iterator.get_next(["row"])["row"]]
+        return steps
 
     def reducer(self, total: list[int], lengths: list[int], masks: list, sums):
         state = SimpleNamespace(cp=SimpleNamespace(size=1, rank=0))

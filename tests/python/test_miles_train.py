@@ -71,6 +71,8 @@ class End(rows_train_cases.End):
         ).split()
         own = {**dict.fromkeys(none), **dict.fromkeys(no, False)}
         own |= {"object_store_backend": "ray", "eval_num_gpus": 0, "ft_components": []}
+        # Where engines and training share GPUs, both are offloaded.
+        own |= {"offload_train": more.get("offload_rollout", False)}
         own |= {"offload_rollout_level": ["kv_cache", "weight"]}
         return super().arguments(**{**own, **more})
 
