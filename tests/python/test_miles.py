@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import unittest
 from pathlib import Path
 
 import allot
+import miles
 import miles_here
 from miles.rollout.base_types import GenerateFnOutput
 from miles.utils.eval_config import EvalDatasetConfig
+from recorded import ROOT
 from rows_here import SEEN, InFolder, generate, several
 
 import rows_cases
@@ -34,7 +37,12 @@ class Miles(InFolder):
     here = miles_here
 
     def test_with_fsdp_steps_of_rows_have_the_loss_of_steps_of_rollouts(self):
-        process = self.process(train_backend="fsdp")
+        for balance in (False, True):
+            run = {"record": f"{self.folder}/{balance}"}
+            with self.subTest(balance=balance):
+                self.same_loss(self.process(train_backend="fsdp", balance_data=balance, allot=run))
+
+    def same_loss(self, process: miles_here.Process):
         filled = 0
         for step in range(6):
             rows, data = process.batch(step)
@@ -100,6 +108,20 @@ class Miles(InFolder):
         self.assertEqual(process.source.allocator.spent["run_rollouts"], sampled)
         line = json.loads((Path(self.folder) / "record/evaluations.jsonl").read_text())
         self.assertEqual(line, {"steps": 1, "accuracy": sum(told) / 18})
+
+
+class Page(unittest.TestCase):
+    def test_the_options_of_the_command_are_miles_own(self):
+        page = (ROOT / "docs/how-to/miles.md").read_text()
+        command = page.split("-m allot.miles_train", 1)[1].split("```", 1)[0]
+        here = Path(miles.__file__).parent
+        source = "".join((here / f"{name}/arguments.py").read_text() for name in ("utils", "backends/fsdp_utils"))
+        options = re.findall(r"--([a-z-]+)", command)
+        self.assertGreater(len(options), 30)
+        for option in options:
+            # FSDP's options are the fields of a class. SGLang's own are passed on with a prefix.
+            known = f'"--{option}"' in source or f"    {option.replace('-', '_')}: " in source
+            self.assertTrue(known or option == "sglang-mem-fraction-static", option)
 
 
 if __name__ == "__main__":
