@@ -23,11 +23,11 @@ with stand_ins():
     import miles.utils.arguments  # noqa: F401
     from allot.miles_checks import MILES
     from miles.backends.training_utils import cp_utils
+    from miles.backends.training_utils import data as training_data
     from miles.ray.rollout import train_data_conversion as conversion
     from miles.ray.rollout.rollout_manager import RolloutManager
     from miles.rollout.base_types import RolloutFnConstructorInput, RolloutFnEvalInput
     from miles.rollout.inference_rollout.compatibility import call_rollout_function, load_rollout_function
-    from miles.backends.training_utils import data as training_data
     from miles.utils.dp_schedule import build_dp_schedule
     from miles.utils.misc import load_function
     from miles.utils.types import Sample
@@ -38,7 +38,10 @@ PARALLEL = {"dp_size": 2, "cp_size": 1, "vpp_size": 1, "microbatch_group_size_pe
 
 def arguments(folder: str, **more) -> Namespace:
     """The arguments of miles that its process for rollouts looks at."""
-    none = "chat_template_path qkv_format rollout_max_context_len ci_inject_rollout_data_path sglang_speculative_algorithm".split()
+    none = (
+        "chat_template_path qkv_format rollout_max_context_len ci_inject_rollout_data_path "
+        "sglang_speculative_algorithm"
+    ).split()
     no = (
         "fully_async multi_lora use_dynamic_global_batch_size use_opd recompute_logprobs_via_prefill eval_uses_snapshots "
         "indep_dp delay_split_train_data_by_dp disable_rollout_trim_samples dumper_enable dumper_inference"
@@ -99,7 +102,10 @@ class Process(rows_here.Process):
         state.microbatch_group_size_per_vp_stage = None
         steps: list[list[int]] = []
         for shard in conversion.split_train_data_by_dp_raw(self.args, dict(data), dp_size=ranks):
-            mine = {**conversion.process_rollout_data_shard(self.args, {**shard}), "row": list(shard["partition"])}
+            mine = {
+                **conversion.process_rollout_data_shard(self.args, {**shard}),
+                "row": list(shard["partition"]),
+            }
             with mock.patch.object(training_data, "get_parallel_state", lambda: state):
                 (iterator, *_), numbers = training_data.get_data_iterator(self.args, None, mine)
             for step, number in enumerate(numbers):

@@ -15,6 +15,7 @@ from recorded import allot as program
 from recorded import lines
 from rows_here import COMPARED, LIMITS, SEEN, InFolder, Process, several
 
+
 def worth(row, lengths: int) -> list[float]:
     """Something for each token, which is the same wherever the row is."""
     chance = random.Random(repr(row.tokens))

@@ -40,12 +40,16 @@ class Refusals(InFolder):
 
     def test_settings(self):
         self.refused("partial rollouts can't be planned for", "--partial-rollout", partial_rollout=True)
-        self.refused("advantages are the allocator's", ", ".join(self.checks.estimators), advantage_estimator="ppo")
+        self.refused(
+            "advantages are the allocator's", ", ".join(self.checks.estimators), advantage_estimator="ppo"
+        )
         self.refused("advantages are the allocator's", "--normalize-advantages", normalize_advantages=True)
         self.refused("it has no data set of its own", "--prompt-data", rollout_global_dataset=False)
         self.refused("it has no data set of its own", "--prompt-data", prompt_data=None)
         self.refused("--num-rollout is missing", "--num-epoch", num_rollout=None)
-        self.refused("--loss-type is sft_loss, which takes no advantages", "policy_loss", loss_type="sft_loss")
+        self.refused(
+            "--loss-type is sft_loss, which takes no advantages", "policy_loss", loss_type="sft_loss"
+        )
         what = "advantages would not reach the loss"
         self.refused(what, "--disable-compute", compute_advantages_and_returns=False)
         self.refused("there is no section `allot`", "--custom-config-path", allot=None)
@@ -68,14 +72,20 @@ class Refusals(InFolder):
     def test_names_of_the_adapter_that_are_missing(self):
         # Without it slime would normalize rewards itself.
         what = "--custom-reward-post-process-path is None"
-        self.refused(what, self.checks.paths["custom_reward_post_process_path"], custom_reward_post_process_path=None)
+        self.refused(
+            what, self.checks.paths["custom_reward_post_process_path"], custom_reward_post_process_path=None
+        )
         what = "--rollout-function-path is mine.rollout.generate"
-        self.refused(what, self.checks.paths["rollout_function_path"], rollout_function_path=what.split(" is ")[1])
+        self.refused(
+            what, self.checks.paths["rollout_function_path"], rollout_function_path=what.split(" is ")[1]
+        )
 
     def test_functions_that_would_never_be_called(self):
         what = "--dynamic-sampling-filter-path can't be used"
         self.refused(what, "`dapo`", dynamic_sampling_filter_path="a.b")
-        self.refused("--load-debug-rollout-data can't be used", "never sampled", load_debug_rollout_data="a.pt")
+        self.refused(
+            "--load-debug-rollout-data can't be used", "never sampled", load_debug_rollout_data="a.pt"
+        )
         what = "--custom-convert-samples-to-train-data-path can't be used"
         self.refused(what, "leave it out", custom_convert_samples_to_train_data_path="a.b")
 

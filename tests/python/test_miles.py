@@ -10,13 +10,12 @@ from pathlib import Path
 import allot
 import miles
 import miles_here
+import rows_cases
 from miles.rollout.base_types import GenerateFnOutput
 from miles.utils.eval_config import EvalDatasetConfig
 from recorded import ROOT
-from rows_here import SEEN, InFolder, generate, several
-
-import rows_cases
 from rows_cases import worth
+from rows_here import SEEN, InFolder, generate, several
 
 
 class Batches(rows_cases.Batches):
@@ -98,7 +97,9 @@ class Miles(InFolder):
 
     def test_an_evaluation_is_miles_own_and_its_accuracy_is_beside_the_record(self):
         names = "eval_max_prompt_len eval_reward_key".split()
-        data = EvalDatasetConfig(name="held-out", path=f"{self.folder}/prompts.jsonl", input_key="text", label_key="label")
+        data = EvalDatasetConfig(
+            name="held-out", path=f"{self.folder}/prompts.jsonl", input_key="text", label_key="label"
+        )
         data.n_samples_per_eval_prompt, data.temperature, data.max_response_len = 1, 1.0, 6
         process = self.process(eval_datasets=[data], **dict.fromkeys(names))
         process.batch(0)
@@ -115,7 +116,9 @@ class Page(unittest.TestCase):
         page = (ROOT / "docs/how-to/miles.md").read_text()
         command = page.split("-m allot.miles_train", 1)[1].split("```", 1)[0]
         here = Path(miles.__file__).parent
-        source = "".join((here / f"{name}/arguments.py").read_text() for name in ("utils", "backends/fsdp_utils"))
+        source = "".join(
+            (here / f"{name}/arguments.py").read_text() for name in ("utils", "backends/fsdp_utils")
+        )
         options = re.findall(r"--([a-z-]+)", command)
         self.assertGreater(len(options), 30)
         for option in options:

@@ -8,11 +8,10 @@ from pathlib import Path
 from unittest import mock
 
 import miles_here
+import rows_refusals
 from allot import miles_checks
 from allot.miles_checks import COMMIT, MILES
 from allot.miles_train import LOOP
-
-import rows_refusals
 
 OTHER = "778227d6d7cf7b581d1eb07910c873516b6baca9"
 
@@ -26,11 +25,21 @@ class Refusals(rows_refusals.Refusals):
             ("--multi-lora-n-adapters", "steps of their own", "multi_lora", True),
             ("--use-dynamic-global-batch-size", "--global-batch-size", "use_dynamic_global_batch_size", True),
             ("--use-opd", "penalty", "use_opd", True),
-            ("--recompute-logprobs-via-prefill", "own rollout function", "recompute_logprobs_via_prefill", True),
+            (
+                "--recompute-logprobs-via-prefill",
+                "own rollout function",
+                "recompute_logprobs_via_prefill",
+                True,
+            ),
             ("--dumper-inference", "SGLang's dumper", "dumper_inference", ["enable=true"]),
             ("an evaluation of snapshots", "--eval-num-gpus", "eval_uses_snapshots", True),
             ("--indep-dp", "--ft-components", "indep_dp", True),
-            ("--delay-split-train-data-by-dp", "rows instead of rollouts", "delay_split_train_data_by_dp", True),
+            (
+                "--delay-split-train-data-by-dp",
+                "rows instead of rollouts",
+                "delay_split_train_data_by_dp",
+                True,
+            ),
             ("--ci-inject-rollout-data-path", "not trained on", "ci_inject_rollout_data_path", "a.pt"),
         ]:
             self.refused(f"{option} can't be used", hint, **{attribute: value})
@@ -55,12 +64,18 @@ class Refusals(rows_refusals.Refusals):
             for head, name, text in [
                 (OTHER, "refs/heads/other", ""),
                 ("ref: refs/heads/main", "refs/heads/main", OTHER),
-                ("ref: refs/heads/packed", "packed-refs", f"# pack-refs with: peeled\n{OTHER} refs/heads/packed\n"),
+                (
+                    "ref: refs/heads/packed",
+                    "packed-refs",
+                    f"# pack-refs with: peeled\n{OTHER} refs/heads/packed\n",
+                ),
             ]:
                 (git / "HEAD").write_text(head + "\n")
                 (git / name).write_text(text)
                 self.assertEqual(miles_checks.commit(), OTHER)
-                self.refused("miles 0.1.0 at commit 778227d was not tried", "check out 31f1ca9, or say `untried: true`")
+                self.refused(
+                    "miles 0.1.0 at commit 778227d was not tried", "check out 31f1ca9, or say `untried: true`"
+                )
             self.source(self.arguments(allot={"untried": True}))
             (git / "HEAD").write_text(COMMIT + "\n")
             self.source(self.arguments())

@@ -13,12 +13,11 @@ if find_spec("miles") is None:
 
 import miles
 import miles_here
+import rows_train_cases
 from allot.miles_train import LOOP
 from miles.utils import object_store
 from miles_here import PARALLEL
 from rows_here import stand_ins
-
-import rows_train_cases
 
 SCRIPT = Path(miles.__file__).parents[1] / "train.py"
 

@@ -99,7 +99,9 @@ class Readme(unittest.TestCase):
             os.chdir(folder)
             try:
                 exec(compile(code, "README.md", "exec"), {})  # noqa: S102
-                program("replay", f"{folder}/runs/trl", "pilot-commit", "--set", "pilot=2", "--set", "commit=6")
+                program(
+                    "replay", f"{folder}/runs/trl", "pilot-commit", "--set", "pilot=2", "--set", "commit=6"
+                )
             finally:
                 os.chdir(before)
 

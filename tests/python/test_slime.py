@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-import slime_here
-
 import rows_cases
+import slime_here
 
 
 class Batches(rows_cases.Batches):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import unittest
 
+import rows_refusals
 import slime_here
 from allot.slime_checks import SLIME
 from allot.slime_train import LOOP
-
-import rows_refusals
 
 
 class Refusals(rows_refusals.Refusals):

@@ -11,11 +11,10 @@ if find_spec("slime") is None:
     raise unittest.SkipTest("no slime here")
 
 import ray
+import rows_train_cases
 import slime
 import slime_here
 from allot.slime_train import LOOP
-
-import rows_train_cases
 
 SCRIPT = Path(slime.__file__).parents[1] / "train.py"
 

@@ -18,10 +18,19 @@ import uuid
 from argparse import Namespace
 from typing import Any
 
-from miles.rollout.base_types import RolloutFnConstructorInput, RolloutFnEvalOutput, RolloutFnInput, RolloutFnTrainOutput
+from miles.rollout.base_types import (
+    RolloutFnConstructorInput,
+    RolloutFnEvalOutput,
+    RolloutFnInput,
+    RolloutFnTrainOutput,
+)
 from miles.rollout.data_source import RolloutDataSource
 from miles.rollout.generate_utils.generate_endpoint_utils import policy_uses_routing_key
-from miles.rollout.inference_rollout.inference_rollout_common import GenerateState, InferenceRolloutFn, generate_and_rm
+from miles.rollout.inference_rollout.inference_rollout_common import (
+    GenerateState,
+    InferenceRolloutFn,
+    generate_and_rm,
+)
 from miles.rollout.rm_hub import batched_async_rm
 from miles.utils.processing_utils import load_tokenizer
 from miles.utils.types import Sample as Row
@@ -43,7 +52,9 @@ class AllocatedSource(RowsSource, RolloutDataSource):
         check(args)
 
     def tokenizer(self, args: Namespace) -> Any:
-        return load_tokenizer(args.hf_checkpoint, chat_template_path=args.chat_template_path, trust_remote_code=True)
+        return load_tokenizer(
+            args.hf_checkpoint, chat_template_path=args.chat_template_path, trust_remote_code=True
+        )
 
     def sampling_params(self) -> dict[str, Any]:
         return self.state.sampling_params

@@ -90,7 +90,14 @@ def check(args: Namespace, trainer: Trainer) -> None:
 
 def _names(section: dict[str, Any], trainer: Trainer) -> None:
     """Raises an error for a key that means nothing, or one that is missing."""
-    known = [*OWN, *(name for name in inspect.signature(Allocator).parameters if name != "lengths" and name not in TAKEN)]
+    known = [
+        *OWN,
+        *(
+            name
+            for name in inspect.signature(Allocator).parameters
+            if name != "lengths" and name not in TAKEN
+        ),
+    ]
     for name in section:
         if name in TAKEN:
             hint = TAKEN[name].format(trainer=trainer.name)
@@ -139,7 +146,10 @@ def _version(trainer: Trainer) -> None:
 
 def _settings(args: Namespace, trainer: Trainer) -> None:
     wrong = None
-    own_evaluation = getattr(args, "eval_function_path", None) not in (None, trainer.paths["rollout_function_path"])
+    own_evaluation = getattr(args, "eval_function_path", None) not in (
+        None,
+        trainer.paths["rollout_function_path"],
+    )
     if not args.rollout_global_dataset or args.prompt_data is None:
         wrong = (
             "it has no data set of its own",

@@ -217,7 +217,9 @@ class RowsSource:
                 f"the checkpoint `{path}` is from a run with another data set",
                 "go on with the --prompt-data that the run began with, and its options, or begin another run",
             )
-        answers = {number: [self.row.from_dict(row) for row in rows] for number, rows in state["answers"].items()}
+        answers = {
+            number: [self.row.from_dict(row) for row in rows] for number, rows in state["answers"].items()
+        }
         self.allocator.load_state_dict({**state, "answers": answers})
 
     def _refuse_a_record(self, folder: str | None) -> None:
