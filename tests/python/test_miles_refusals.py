@@ -9,7 +9,7 @@ from unittest import mock
 
 import miles_here
 import rows_refusals
-from allot import miles_checks
+from allot import miles_checks, rows_checks
 from allot.miles_checks import COMMIT, MILES
 from allot.miles_train import LOOP
 
@@ -79,6 +79,16 @@ class Refusals(rows_refusals.Refusals):
             self.source(self.arguments(allot={"untried": True}))
             (git / "HEAD").write_text(COMMIT + "\n")
             self.source(self.arguments())
+
+    def test_a_commit_that_pip_installed(self):
+        told = mock.Mock(read_text=lambda _: f'{{"url": "…", "vcs_info": {{"commit_id": "{OTHER}"}}}}')
+        fake = str(Path(self.folder) / "miles/__init__.py")
+        with (
+            mock.patch.object(MILES.package, "__file__", fake),
+            mock.patch.object(miles_checks.metadata, "distribution", return_value=told),
+            mock.patch.object(rows_checks.metadata, "version", return_value="0.1.0"),
+        ):
+            self.refused("miles 0.1.0 at commit 778227d was not tried", "check out 31f1ca9")
 
 
 if __name__ == "__main__":
