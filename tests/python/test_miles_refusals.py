@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import unittest
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
+
+if find_spec("miles") is None:
+    raise unittest.SkipTest("no miles here")
 
 import miles_here
 import rows_refusals
