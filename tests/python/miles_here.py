@@ -27,7 +27,10 @@ with stand_ins():
     from miles.ray.rollout import train_data_conversion as conversion
     from miles.ray.rollout.rollout_manager import RolloutManager
     from miles.rollout.base_types import RolloutFnConstructorInput, RolloutFnEvalInput
-    from miles.rollout.inference_rollout.compatibility import call_rollout_function, load_rollout_function
+    from miles.rollout.inference_rollout.compatibility import (
+        call_rollout_function,
+        load_rollout_function,
+    )
     from miles.utils.dp_schedule import build_dp_schedule
     from miles.utils.misc import load_function
     from miles.utils.types import Sample
