@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 55] = [
+const ELSEWHERE: [(&str, &str, &str); 57] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -72,6 +72,8 @@ const ELSEWHERE: [(&str, &str, &str); 55] = [
     ("docs/how-to/python.md", "cargo xtask", "it builds everything; .ci/run does"),
     ("docs/how-to/python.md", "pip install", "it needs a release; .ci/run tests the wheel"),
     ("docs/how-to/slime.md", "python -m allot", "it needs slime; tests/python has slime's part"),
+    ("docs/how-to/miles.md", "hf download", "it fetches a model and a data set"),
+    ("docs/how-to/miles.md", "python -m allot", "it needs miles and GPUs; tests/python has miles' part"),
     ("docs/how-to/recipes.md", "duckdb", "it needs DuckDB"),
     ("docs/how-to/recipes.md", "allot train mine.toml --policy adarft", "it needs what DuckDB makes"),
     ("docs/how-to/recipes.md", "allot grade", "it needs Python; tests/grade.rs grades by functions"),

@@ -65,16 +65,24 @@ class Readme(unittest.TestCase):
 
     def test_slime_s_paths_are_names_of_the_adapter(self):
         text = section("slime")
-        source = ast.parse((ROOT / "host/python/allot/slime.py").read_text())
-        there = {node.name for node in source.body if hasattr(node, "name")}
-        named = re.findall(r"allot\.slime\.(\w+)", text)
-        self.assertEqual(len(named), 3)
-        self.assertLessEqual(set(named), there)
-        given = re.search(r"^allot: (\{.*?\}\})", text, re.S | re.M)[1]
-        self.allocator(table(given), ("policy", "groups", "rollouts", "budget"))
+        self.paths(text, "slime", r"^allot: (\{.*?\}\})")
         page = (ROOT / "docs/how-to/slime.md").read_text()
         for option in re.findall(r"--[a-z-]+", text):
             self.assertIn(option, page)
+
+    def test_the_paths_of_miles_page_are_names_of_the_adapter(self):
+        page = (ROOT / "docs/how-to/miles.md").read_text().split("\n## ", 1)[0]
+        self.paths(page, "miles", r"^allot: (\{.*?\n.*?\})\n")
+
+    def paths(self, text: str, trainer: str, section: str):
+        """An adapter has what a command names, and the allocator takes what the section beside it says."""
+        source = ast.parse((ROOT / f"host/python/allot/{trainer}.py").read_text())
+        (there,) = [node.value for node in source.body if isinstance(node, ast.Assign)]
+        named = re.findall(rf"allot\.{trainer}\.(\w+)", text)
+        self.assertEqual(len(named), 3)
+        self.assertLessEqual(set(named), set(ast.literal_eval(there)))
+        given = re.search(section, text, re.S | re.M)[1]
+        self.allocator(table(given), ("policy", "groups", "rollouts", "budget"))
 
     @unittest.skipIf(find_spec("trl") is None, "no TRL here")
     def test_trl_s_code_runs(self):
@@ -91,7 +99,9 @@ class Readme(unittest.TestCase):
             os.chdir(folder)
             try:
                 exec(compile(code, "README.md", "exec"), {})  # noqa: S102
-                program("replay", f"{folder}/runs/trl", "pilot-commit", "--set", "pilot=2", "--set", "commit=6")
+                program(
+                    "replay", f"{folder}/runs/trl", "pilot-commit", "--set", "pilot=2", "--set", "commit=6"
+                )
             finally:
                 os.chdir(before)
 

@@ -1,31 +1,34 @@
-"""slime: rollouts of one or several rows, as the allocator is told of them, and as slime's optimizer steps need them.
+"""Rollouts of one or several rows, as the allocator is told of them, and as optimizer steps need them.
 
-slime gives each rollout of a step the same part in the loss, however many rows it has: its rows share a `rollout_id`, a
-token of it weighs 1 / (all its tokens), and the sum is divided by `global_batch_size`, the rollouts of a step. With
-`calculate_per_token_loss` all tokens of a step weigh the same, and a row without a loss counts as one token.
+For slime and its fork miles. What they call a `Sample` is a row here: a rollout may have several. Both give each rollout of
+a step the same part in the loss, however many rows it has: its rows share a `rollout_id`, a token of it weighs 1 / (all its
+tokens), and the sum is divided by `global_batch_size`, the rollouts of a step. With `calculate_per_token_loss` all tokens
+of a step weigh the same, and a row without a loss counts as one token.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
-
-from slime.utils.types import Sample as Row
+from typing import Any, TypeAlias
 
 from .allocator import Learn, Rollout
 from .errors import Error
-from .slime_checks import rows_of_a_step
+from .rows_checks import rows_of_a_step
+
+#: A `Sample` of slime or miles.
+Row: TypeAlias = Any
 
 #: Where a row's advantage is, in its metadata.
 ADVANTAGE = "allot_advantage"
 
 #: The states of a row that can be learned from.
-WHOLE = (Row.Status.COMPLETED, Row.Status.TRUNCATED)
+WHOLE = ("completed", "truncated")
 
 
 def is_whole(rows: list[Row]) -> bool:
     """Whether a rollout came to its end."""
-    return bool(rows) and all(row.status in WHOLE for row in rows)
+    return bool(rows) and all(row.status.value in WHOLE for row in rows)
 
 
 def told(args: Namespace, rows: list[Row], how: str, correct_above: float) -> Rollout:
@@ -36,7 +39,7 @@ def told(args: Namespace, rows: list[Row], how: str, correct_above: float) -> Ro
         # What the model did not generate itself, a loss mask leaves out: prompts, results of tools, history told again.
         tokens=sum(row.effective_response_length for row in rows),
         correct=reward is not None and reward > correct_above,
-        truncated=any(row.status == Row.Status.TRUNCATED for row in rows),
+        truncated=any(row.status.value == "truncated" for row in rows),
         answer=rows,
     )
 
@@ -57,11 +60,11 @@ def _reward(args: Namespace, rows: list[Row], how: str) -> float | None:
 
 
 def filled(args: Namespace, rollouts: list[Learn], sibling: Callable[[Row], Row]) -> list[list[Row]]:
-    """The rows of a batch, by prompt, with the rows without a loss that slime's steps lack. `sibling` copies a row."""
+    """The rows of a batch, by prompt, with the rows without a loss that steps lack. `sibling` copies a row."""
     groups: dict[int, list[Learn]] = {}
     for learn in rollouts:
         groups.setdefault(learn.prompt, []).append(learn)
-    # slime takes rollouts in the order of their first rows.
+    # Steps take rollouts in the order of their first rows.
     ordered = [learn for group in groups.values() for learn in group]
     size, even = args.global_batch_size, rows_of_a_step(args)
     shortest = min((row for learn in ordered for row in learn.answer), key=lambda row: len(row.tokens))
