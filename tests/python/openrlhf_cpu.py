@@ -1,8 +1,9 @@
 """A machine without a GPU for OpenRLHF, for tests: `prepare` runs first in each of its processes.
 
-OpenRLHF has no CPU among its devices: it names CUDA in its own code. Here CUDA's names stand for the CPU, DeepSpeed trains by its
-CPU accelerator over gloo, and of two packages that need a GPU to be installed only the names are there: flash-attn, which no
-test calls, and vLLM, in whose place openrlhf_cpu_vllm.py samples. Nothing of OpenRLHF, DeepSpeed or Ray is changed.
+OpenRLHF has no CPU among its devices: it names CUDA in its own code. Here CUDA's names stand for the CPU,
+DeepSpeed trains by its CPU accelerator over gloo, and of two packages that need a GPU to be installed only
+the names are there: flash-attn, which no test calls, and vLLM, in whose place openrlhf_cpu_vllm.py samples.
+Nothing of OpenRLHF, DeepSpeed or Ray is changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What samples for OpenRLHF without a GPU, under vLLM's names: transformers, in the process of OpenRLHF's own vLLM actor.
+"""What samples for OpenRLHF without a GPU, under vLLM's names: transformers, in the process of OpenRLHF's own
+vLLM actor.
 
-OpenRLHF's actor, agent executors and its extension of vLLM's workers, which takes new weights, are its own. In NCCL's place
-weights come through a store of torch's.
+OpenRLHF's actor, agent executors and its extension of vLLM's workers, which takes new weights, are its own.
+In NCCL's place weights come through a store of torch's.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class AsyncLLMEngine:
 
         config = AutoConfig.from_pretrained(args.model)
         self.model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.bfloat16).eval()
-        # A model of random weights hardly ever says its end: ids that the tokenizer does not know are ends, too.
+        # A model of random weights hardly ever says its end: ids that the tokenizer does not know are ends,
+        # too.
         tokenizer = AutoTokenizer.from_pretrained(args.model)
         self.end, self.known, self.decode = config.eos_token_id, len(tokenizer), tokenizer.decode
         self.most, self.chance = args.max_model_len, torch.Generator().manual_seed(args.seed)

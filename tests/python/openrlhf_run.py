@@ -1,7 +1,8 @@
 """A run of OpenRLHF on a CPU, small enough for a test: data, model, reward, arguments, and its processes.
 
-As a program it is a run: `python openrlhf_run.py --allot … --actor.…`, with what `python -m allot.openrlhf_train` takes. It
-only starts Ray first, with openrlhf_cpu.py in each of its processes, as OpenRLHF lets a script that has Ray already.
+As a program it is a run: `python openrlhf_run.py --allot … --actor.…`, with what `python -m
+allot.openrlhf_train` takes. It only starts Ray first, with openrlhf_cpu.py in each of its processes, as
+OpenRLHF lets a script that has Ray already.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Instance(AgentInstanceBase):
         self.said += states["action_text"]
         done = self.turns == 2
         right = float(sum(map(ord, self.said)) % 5 < int(states["label"])) if done else 0.0
-        return {"rewards": torch.tensor(right), "scores": torch.tensor(right), "done": done, "environment_feedback": " and"}
+        rewards = torch.tensor(right)
+        return {"rewards": rewards, "scores": rewards, "done": done, "environment_feedback": " and"}
 class AgentExecutor(MultiTurnAgentExecutor):
     def __init__(self):
         super().__init__(Instance)
@@ -68,7 +70,8 @@ def prepare(folder: Path) -> None:
     AutoTokenizer.from_pretrained(model).save_pretrained(folder / "model")
 
 
-def options(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, data: str = "prompts") -> list[str]:
+def options(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, data: str = "prompts") ->
+list[str]:
     """OpenRLHF's options for GRPO, sized for a test, after the keys of `--allot`."""
     told = {"seed": 1, "record": str(folder / name / "record"), **(allot or {})}
     one = {
@@ -102,7 +105,8 @@ def options(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, d
     return [*([] if allot is None else ["--allot", json.dumps(told)]), *own, *more]
 
 
-def train(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, status: int = 0, data: str = "prompts") -> str:
+def train(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, status: int = 0, data: str =
+"prompts") -> str:
     """What a run says. It ends with this status, or that is the failure."""
     (folder / name).mkdir(exist_ok=True)
     environment = {
@@ -117,9 +121,12 @@ def train(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, sta
         "ALLOT_TEST_REQUESTS": str(folder / name / "requests"),
         "ALLOT_TEST_REWARDS": str(folder / name / "rewards"),
     }
-    command = [sys.executable, "-W", "ignore", str(HERE / "openrlhf_run.py"), *options(folder, name, allot, *more, data=data)]
+    program = [sys.executable, "-W", "ignore", str(HERE / "openrlhf_run.py")]
+    command = [*program, *options(folder, name, allot, *more, data=data)]
     with (folder / name / "log").open("w") as out:
-        done = subprocess.run(command, env=environment, cwd=folder, stdout=out, stderr=subprocess.STDOUT, timeout=900)
+        done = subprocess.run(
+            command, env=environment, cwd=folder, stdout=out, stderr=subprocess.STDOUT, timeout=900
+        )
     log = re.sub(r"\x1b\[\d*m", "", (folder / name / "log").read_text())
     if done.returncode != status:
         raise AssertionError(f"OpenRLHF ended with {done.returncode}:\n" + "\n".join(log.splitlines()[-60:]))

@@ -1,6 +1,8 @@
-"""Parts of allot's adapter for OpenRLHF, with OpenRLHF's own classes: rows of a batch, loss, rewards, seeds, the command line.
+"""Parts of allot's adapter for OpenRLHF, with OpenRLHF's own classes: rows of a batch, loss, rewards, seeds,
+the command line.
 
-Needs OpenRLHF with the packages of `.ci/trainers`; skipped without it. Whole runs are in test_openrlhf_whole.py.
+Needs OpenRLHF with the packages of `.ci/trainers`; skipped without it. Whole runs are in
+test_openrlhf_whole.py.
 """
 
 from __future__ import annotations
@@ -119,14 +121,16 @@ class Rows(unittest.TestCase):
         self.assertEqual(found, {2: [1.0], 3: [-1.0], 4: [0.5]})
 
     def gradients(self, batch: list[Learn], size: int, token_level: bool) -> dict[int, torch.Tensor]:
-        """Of the loss of one optimizer step of `size` rows, in micro batches of two, by each rollout's length."""
+        """Of one optimizer step of `size` rows, in micro batches of two, by each rollout's length."""
         items = [row for made in self.experiences(batch, size, 2) for row in split_experience_batch(made)]
         pairs = [make_experience_batch(items[i : i + 2]) for i in range(0, len(items), 2)]
         strategy = SimpleNamespace(ds_device_mesh=None)
         loss = PolicyLoss(token_level_loss=token_level)
         found = {}
         gas = len(pairs)
-        for experience, info in iter_grad_accum_global_norm(pairs, strategy, gas, lambda one: one.action_mask):
+        for experience, info in iter_grad_accum_global_norm(
+            pairs, strategy, gas, lambda one: one.action_mask
+        ):
             logp = torch.zeros(experience.action_mask.shape, requires_grad=True)
             value, *_ = loss(
                 logp, experience.action_log_probs, experience.advantages, experience.action_mask, **info
@@ -148,14 +152,19 @@ class Rows(unittest.TestCase):
             self.assertEqual(whole.keys(), filled.keys())
             for count, advantage in zip(tokens, advantages, strict=True):
                 torch.testing.assert_close(whole[count], filled[count])
-                # At the weights that sampled: minus the advantage, by all tokens, or by rows and a row's tokens.
+                # At the weights that sampled: minus the advantage, by all tokens, or by rows and a row's
+                # tokens.
                 expected = -advantage / (sum(tokens) if token_level else len(tokens) * count)
                 torch.testing.assert_close(whole[count], torch.full((count,), expected))
 
     def test_metrics_leave_empty_rows_out_and_never_divide_by_nothing(self):
         def told(mask: list[bool]) -> dict[str, Any]:
             step = {
-                "metrics": {"reward": torch.tensor([1.0, 3.0]), "ppo_kl": torch.tensor(math.nan), "actor_lr": 0.1},
+                "metrics": {
+                    "reward": torch.tensor([1.0, 3.0]),
+                    "ppo_kl": torch.tensor(math.nan),
+                    "actor_lr": 0.1,
+                },
                 "weights": {"reward": "sample", "ppo_kl": "token", "actor_lr": None},
                 "num_samples": 2.0,
                 "num_action_tokens": 5.0 * any(mask),
@@ -240,7 +249,13 @@ class Seeds(unittest.TestCase):
         given = SamplingParams(max_tokens=9)
         told = asyncio.run(
             rollouts.generate_responses(
-                prompt="a", label="b", sampling_params=given, max_length=5, hf_tokenizer=None, num_samples=2, seeds=[7, 8]
+                prompt="a",
+                label="b",
+                sampling_params=given,
+                max_length=5,
+                hf_tokenizer=None,
+                num_samples=2,
+                seeds=[7, 8],
             )
         )
         self.assertEqual(told, ["a", "a"])

@@ -1,4 +1,4 @@
-"""What allot's adapter for OpenRLHF refuses of its arguments, by name and before a model is loaded. Needs no OpenRLHF."""
+"""What allot's adapter for OpenRLHF refuses of its arguments before a model is loaded. Needs no OpenRLHF."""
 
 from __future__ import annotations
 
@@ -93,13 +93,19 @@ class Refusals(unittest.TestCase):
         self.refused(args(algo__dynamic_filtering_enable=True), "the policy's decision", "`policy: dapo`")
         self.refused(args(train__dynamic_batch_enable=True), "drops all rollouts beyond", "micro_batch_size")
         self.refused(args(data__max_images_per_prompt=1), "images", "texts")
-        self.refused(args(reward__remote_url=None), "a reward model's", "--reward.remote_url", "agent_func_path")
+        self.refused(
+            args(reward__remote_url=None), "a reward model's", "--reward.remote_url", "agent_func_path"
+        )
         self.refused(args(vllm__num_engines=0), "--vllm.num_engines is not set", "1 or more")
         self.refused(args(algo__kl__use_loss=False), "--algo.kl.init_coef is 0.001", "--algo.kl.use_loss")
 
     def test_batches_that_ranks_can_t_divide_are_refused(self):
-        self.refused(args(train__batch_size=100), "can't be divided over 4 data-parallel ranks", "multiple of 16")
-        self.refused(args(rollout__micro_batch_size=64), "with --rollout.micro_batch_size 64", "multiple of 256")
+        self.refused(
+            args(train__batch_size=100), "can't be divided over 4 data-parallel ranks", "multiple of 16"
+        )
+        self.refused(
+            args(rollout__micro_batch_size=64), "with --rollout.micro_batch_size 64", "multiple of 256"
+        )
         check(args(rollout__micro_batch_size=64, ds__ring_attn_size=2))
         self.assertEqual(ranks(args(ds__ring_attn_size=2, ds__tensor_parallel_size=2)), 1)
 
@@ -113,7 +119,9 @@ class Refusals(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             open(os.path.join(folder, "record.jsonl"), "w").close()
             told = {"policy": "uniform", "record": folder}
-            self.refused(args(told), "has a record of a run already, and --ckpt.load_enable", "another folder")
+            self.refused(
+                args(told), "has a record of a run already, and --ckpt.load_enable", "another folder"
+            )
             more = {"ckpt__load_enable": True, "ckpt__path": folder}
             self.refused(args(told, **more), "has no checkpoint of that run", "its --ckpt.path")
             os.mkdir(os.path.join(folder, "_actor"))

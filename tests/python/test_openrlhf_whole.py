@@ -1,9 +1,10 @@
-"""Whole runs of OpenRLHF under policies, on a CPU: its own script, trainer loop, agent executors, reward functions, evaluations and
-checkpoints, with Ray; DeepSpeed on two data-parallel ranks over gloo updates a tiny model, whose weights go to the sampler by
-OpenRLHF's own way. In vLLM's place samples transformers: see openrlhf_cpu.py.
+"""Whole runs of OpenRLHF under policies, on a CPU: its own script, trainer loop, agent executors, reward
+functions, evaluations and checkpoints, with Ray; DeepSpeed on two data-parallel ranks over gloo updates a
+tiny model, whose weights go to the sampler by OpenRLHF's own way. In vLLM's place samples transformers: see
+openrlhf_cpu.py.
 
-Needs OpenRLHF with the packages of `.ci/trainers`, and a C++ compiler for DeepSpeed's optimizer; skipped without them. Some
-minutes on two cores.
+Needs OpenRLHF with the packages of `.ci/trainers`, and a C++ compiler for DeepSpeed's optimizer; skipped
+without them. Some minutes on two cores.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def counts(folder: Path) -> list[int]:
 
 def logged(log: str, name: str) -> list[float]:
     """A metric, step by step, as OpenRLHF logged it."""
-    return [float(found) for found in re.findall(rf"Global step \d+: .*'{re.escape(name)}': ([-\d.e]+|nan)", log)]
+    return [
+        float(found) for found in re.findall(rf"Global step \d+: .*'{re.escape(name)}': ([-\d.e]+|nan)", log)
+    ]
 
 
 class Whole(unittest.TestCase):
@@ -108,14 +111,17 @@ class Whole(unittest.TestCase):
         trained, filled = logged(self.log, "allot/trained"), logged(self.log, "allot/filled")
         self.assertGreater(len(set(trained)), 1)
         # Optimizer steps of 8 rows.
-        self.assertTrue(all((a + b) % 8 == 0 for a, b in zip(trained, filled, strict=True)), (trained, filled))
+        self.assertTrue(
+            all((a + b) % 8 == 0 for a, b in zip(trained, filled, strict=True)), (trained, filled)
+        )
         self.assertTrue(any(filled))
         self.assertEqual(trained, logged(self.log, "rollout/num_samples"))
         self.assertNotIn("nan", self.log[self.log.index("Global step") :])
 
     def test_what_samples_has_the_weights_that_learn(self):
         self.assertGreater(len({line["weights"] for line in self.requests("whole")}), 2)
-        # OpenRLHF compares the log-probabilities of both. In the first step nothing is held, and they differ by bf16 alone.
+        # OpenRLHF compares the log-probabilities of both. In the first step nothing is held, and they differ
+        # by bf16 alone.
         self.assertLess(abs(logged(self.log, "vllm_kl")[0]), 0.05)
 
     def test_the_ledger_is_what_was_sampled_and_judged(self):
@@ -130,7 +136,10 @@ class Whole(unittest.TestCase):
 
     def test_the_record_is_read_as_any_other(self):
         self.assertIn("no difference", program("replay", self.folder / "whole/record", "pilot-commit"))
-        told = [json.loads(line) for line in (self.folder / "whole/record/evaluations.jsonl").read_text().splitlines()]
+        told = [
+            json.loads(line)
+            for line in (self.folder / "whole/record/evaluations.jsonl").read_text().splitlines()
+        ]
         self.assertEqual(len(told), self.log.count("Evaluation completed"))
         self.assertTrue(all(0 <= line["accuracy"] <= 1 for line in told))
 
@@ -150,13 +159,17 @@ class Whole(unittest.TestCase):
         whole, cut = (
             (self.folder / name / "record/record.jsonl").read_text().splitlines() for name in ("whole", "cut")
         )
-        # OpenRLHF shuffles an update's rows by a state that no checkpoint of its keeps, so later weights may differ by a bit.
-        # All that is decided and sampled with the checkpoint's weights is the same.
+        # OpenRLHF shuffles an update's rows by a state that no checkpoint of its keeps, so later weights may
+        # differ by a bit. All that is decided and sampled with the checkpoint's weights is the same.
         updates = [i for i, line in enumerate(whole) if json.loads(line).get("updated")]
         until = updates[self.every] + 1
         self.assertEqual(whole[:until], cut[:until])
-        self.assertEqual({line["weights"] for line in self.requests("cut")} & {0}, set(), "old weights were sampled with")
-        self.assertEqual(len(logged(log, "actor_grad_norm")), len(logged(self.log, "actor_grad_norm")) - self.every)
+        self.assertEqual(
+            {line["weights"] for line in self.requests("cut")} & {0}, set(), "old weights were sampled with"
+        )
+        self.assertEqual(
+            len(logged(log, "actor_grad_norm")), len(logged(self.log, "actor_grad_norm")) - self.every
+        )
         (end,) = lines(self.folder / "cut/record", "end")
         self.assertEqual(end["reason"], "the budget is spent")
 
@@ -171,8 +184,17 @@ class Whole(unittest.TestCase):
 
     def test_an_agent_s_turns_are_one_rollout(self):
         kwargs = {"policy": "prospect", "steps": 3, "groups": 3, "rollouts": 4}
-        more = [f"--train.agent_func_path={self.folder}/agent.py", "--actor.num_gpus_per_node=1", "--train.batch_size=4"]
-        more += ["--algo.kl.init_coef=1e-3", "--algo.kl.use_loss", "--algo.kl.estimator=k3", "--ref.num_gpus_per_node=1"]
+        more = [
+            f"--train.agent_func_path={self.folder}/agent.py",
+            "--actor.num_gpus_per_node=1",
+            "--train.batch_size=4",
+        ]
+        more += [
+            "--algo.kl.init_coef=1e-3",
+            "--algo.kl.use_loss",
+            "--algo.kl.estimator=k3",
+            "--ref.num_gpus_per_node=1",
+        ]
         # The samplers give their memory back while the model learns.
         more += ["--train.colocate_all", "--vllm.enable_sleep", "--vllm.sync_backend=gloo"]
         log = train(self.folder, "agent", kwargs, *more)
@@ -185,8 +207,13 @@ class Whole(unittest.TestCase):
         self.assertEqual(set(counts(self.folder / "agent/record")), {1})
         self.assertEqual(len(logged(log, "actor_grad_norm")), 3)
         self.assertTrue(all(kl > 0 for kl in logged(log, "kl")[1:]), logged(log, "kl"))
-        awake = [line["what"] == "wake_up" for line in self.requests("agent", "wake_up", "sleep") if line.get("tags") != ["weights"]]
-        # At first OpenRLHF puts them to sleep; then they are awake for each batch, and for the one that did not come.
+        awake = [
+            line["what"] == "wake_up"
+            for line in self.requests("agent", "wake_up", "sleep")
+            if line.get("tags") != ["weights"]
+        ]
+        # At first OpenRLHF puts them to sleep; then they are awake for each batch, and for the one that did
+        # not come.
         self.assertEqual(awake, [False, *[True, False] * 4])
 
 

@@ -1,12 +1,14 @@
-"""OpenRLHF's PPO trainer under a policy. For OpenRLHF 0.11, synchronous, with rewards of functions, servers or agents.
+"""OpenRLHF's PPO trainer under a policy. For OpenRLHF 0.11, synchronous, with rewards of functions, servers
+or agents.
 
-OpenRLHF's loop asks for a batch, trains on it, saves and evaluates. Here its generator of samples follows the policy's plans
-(openrlhf_rollouts.py), its experiences get the allocator's advantages (openrlhf_batch.py), and its checkpoints take the
-allocator's state along.
+OpenRLHF's loop asks for a batch, trains on it, saves and evaluates. Here its generator of samples follows the
+policy's plans (openrlhf_rollouts.py), its experiences get the allocator's advantages (openrlhf_batch.py), and
+its checkpoints take the allocator's state along.
 
     python -m allot.openrlhf_train --allot '{policy: …, budget: {rollouts: …}, record: …}' --actor.… …
 
-The keys of `--allot` are those of `allot.Allocator`. `openrlhf_train.py` puts these classes in the place of OpenRLHF's own.
+The keys of `--allot` are those of `allot.Allocator`. `openrlhf_train.py` puts these classes in the place of
+OpenRLHF's own.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from openrlhf.trainer.ppo_utils.experience import Experience
 from . import openrlhf_checks
 from .allocator import Allocator
 from .errors import Error
-from .openrlhf_batch import AllocatedExperienceMaker, counts
+from .openrlhf_batch import AllocatedExperienceMaker, counts, plain
 from .openrlhf_rollouts import AllocatedSamplesGenerator
 
 #: The key of the run's state in a checkpoint, among OpenRLHF's client states.
@@ -34,7 +36,7 @@ STATE = "allot"
 
 
 class State:
-    """The run's state in a checkpoint, pickled. OpenRLHF logs all client states: this one shows as its size."""
+    """The run's state in a checkpoint, pickled. OpenRLHF logs all client states: of this one only the size."""
 
     def __init__(self, state: dict[str, Any]):
         self.pickled = pickle.dumps(state)
@@ -43,15 +45,13 @@ class State:
         return f"<allot's state, {len(self.pickled)} bytes>"
 
 
-class AllocatedTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_class__):  # type: ignore[misc]
+class AllocatedTrainer(plain(PPOTrainer)):  # type: ignore[misc]
     """OpenRLHF's synchronous trainer, with the batches that a policy plans."""
 
     #: Set by `get_max_steps`, which OpenRLHF calls before models are loaded.
     allocator: Allocator
     #: The last step of this process, and what OpenRLHF keeps of it in a checkpoint.
     last: tuple[int, dict[str, Any]] | None = None
-    #: Whether what follows the last step was done.
-    is_ended = False
 
     def __init__(self, pretrain: str, strategy: Any, *groups: Any, **generate_kwargs: Any):
         super().__init__(pretrain, strategy, *groups, **generate_kwargs)
@@ -133,8 +133,8 @@ class AllocatedTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_cl
         super().fit(global_step)
         spent = self.allocator.spent
         print(
-            f"allot: {self.allocator.over}, after {self.allocator.steps} steps with {spent['run_rollouts']} rollouts and "
-            f"{spent['run_tokens']} tokens",
+            f"allot: {self.allocator.over}, after {self.allocator.steps} steps with {spent['run_rollouts']} "
+            f"rollouts and {spent['run_tokens']} tokens",
             flush=True,
         )
 
@@ -166,16 +166,19 @@ class AllocatedTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_cl
         return logs
 
     def _end(self) -> None:
-        """Saves and evaluates after the last step, unless that was done: which step is the last one is known only now."""
-        if self.is_ended or self.last is None:
+        """Saves and evaluates after the last step, unless that was done. Only now is it known to be the last."""
+        if self.last is None:
+            # The run was over when this process began.
             return
-        self.is_ended = True
         step, states = self.last
         args = self.args
         if math.isfinite(args.ckpt.save_steps) and step % args.ckpt.save_steps != 0:
             self._save(step, states)
         if math.isfinite(args.eval.steps) and step % args.eval.steps != 0 and self.eval_dataloader:
-            how = {"temperature": args.eval.temperature, "n_samples_per_prompt": args.eval.n_samples_per_prompt}
+            how = {
+                "temperature": args.eval.temperature,
+                "n_samples_per_prompt": args.eval.n_samples_per_prompt,
+            }
             logs = self.evaluate(step, **{**self.generate_kwargs, **how})
             self.save_best_checkpoint(logs, step, states)
 
@@ -197,7 +200,7 @@ class AllocatedTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_cl
         super().save_best_checkpoint(eval_metrics, global_step, states)
 
     def _save(self, global_step: int, states: dict[str, Any]) -> None:
-        """A checkpoint as OpenRLHF's own. Its method saves only after steps that `ckpt.save_steps` divides."""
+        """A checkpoint as OpenRLHF's own, whose method saves only after each `ckpt.save_steps` steps."""
         states = {
             **states,
             STATE: self._state(),
@@ -225,7 +228,7 @@ class AllocatedTrainer(PPOTrainer.__ray_metadata__.modified_class.__ray_actor_cl
             return states
         if STATE not in states:
             raise Error(
-                f"the checkpoint in {self.args.ckpt.path} has no state of allot's: it is of a run without --allot",
+                f"the checkpoint in {self.args.ckpt.path} has no state of allot's: its run was without --allot",
                 "set --ckpt.path to another folder, or leave --ckpt.load_enable out",
             )
         kept = pickle.loads(states.pop(STATE).pickled)

@@ -1,8 +1,9 @@
 """OpenRLHF: the rows of a batch, their advantages, and what is logged of them.
 
-OpenRLHF takes optimizer steps of `train.batch_size` rows. Without a whole number of them it would carry gradients into the next
-batch, so a batch is filled up with rows whose action mask is empty. They have no part in the loss or its normalizers, but
-OpenRLHF's means of metrics would divide by their tokens: what is logged leaves them out.
+OpenRLHF takes optimizer steps of `train.batch_size` rows. Without a whole number of them it would carry
+gradients into the next batch, so a batch is filled up with rows whose action mask is empty. They have no part
+in the loss or its normalizers, but OpenRLHF's means of metrics would divide by their tokens: what is logged
+leaves them out.
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ ADVANTAGE = "advantage"
 NOTHING = 1e-9
 
 
+def plain(actor: Any) -> Any:
+    """The class that Ray made this actor's class from."""
+    return actor.__ray_metadata__.modified_class.__ray_actor_class__
+
+
 def rows(rollouts: list[Learn], size: int) -> list[Experience]:
-    """A row for each rollout, and as many empty ones, evenly between them, as make it a multiple of `size`."""
+    """A row for each rollout, and evenly between them empty ones, up to a multiple of `size`."""
     real = [_row(learn.answer, learn.advantage) for learn in rollouts]
     shortest = min(real, key=lambda row: row.sequences.shape[-1])
     empty = replace(_row(shortest, 0.0), action_mask=torch.zeros_like(shortest.action_mask))
@@ -53,7 +59,7 @@ class AllocatedExperienceMaker(RemoteExperienceMaker):
 
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:
-        """Sets advantages and returns to the rollout's advantage at each token that the model generated. Shape (B, A)."""
+        """Sets advantages and returns, of shape (B, A), to the rollout's advantage at each generated token."""
         for experience in experiences:
             advantage = experience.info[ADVANTAGE].float()
             experience.advantages = advantage.unsqueeze(-1) * experience.action_mask
@@ -66,7 +72,7 @@ class AllocatedExperienceMaker(RemoteExperienceMaker):
         return experiences
 
 
-class AllocatedPolicyModel(PolicyModelActor.__ray_metadata__.modified_class.__ray_actor_class__):  # type: ignore[misc]
+class AllocatedPolicyModel(plain(PolicyModelActor)):  # type: ignore[misc]
     """OpenRLHF's actor that trains the model, whose metrics leave empty rows out."""
 
     def init_model_from_pretrained(self, *arguments: Any, **named: Any) -> None:
@@ -86,7 +92,12 @@ def measured(told: dict[str, Any], real: torch.Tensor) -> dict[str, Any]:
     metrics, weights = told["metrics"], told["weights"]
     for name, weight in weights.items():
         value = metrics[name]
-        if weight == "sample" and isinstance(value, torch.Tensor) and value.shape[:1] == real.shape and real.any():
+        if (
+            weight == "sample"
+            and isinstance(value, torch.Tensor)
+            and value.shape[:1] == real.shape
+            and real.any()
+        ):
             metrics[name] = value[real.to(value.device)]
         elif weight is not None and not real.any():
             metrics[name] = torch.zeros(())

@@ -1,6 +1,7 @@
 """What of OpenRLHF's arguments the adapter reads, and what it refuses before a model is loaded.
 
-Nothing of OpenRLHF is imported here: arguments are whatever has its names, as `openrlhf.utils.config.hierarchize` makes them.
+Nothing of OpenRLHF is imported here: arguments are whatever has its names, as
+`openrlhf.utils.config.hierarchize` makes them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TAKEN = {
     "signals": "leave it out: OpenRLHF measures none",
     "training": "leave it out",
     "update": "leave it out: --train.batch_size and --train.max_epochs say how OpenRLHF updates",
-    "requests": "leave it out: OpenRLHF samples all rollouts alike. TRL and slime carry out a length limit by request",
+    "requests": "leave it out: OpenRLHF samples all rollouts alike. TRL and slime have length limits by request",
 }
 
 #: OpenRLHF's option for what a checkpoint says of its run, where the run's own key is not its name.
@@ -90,16 +91,17 @@ def get(args: Any, name: str, otherwise: Any = None) -> Any:
 
 
 def check_version(version: str, given: Mapping[str, Any]) -> None:
-    """Raises an error for a version of OpenRLHF that the adapter was not tried with, unless `any_version` says so."""
+    """Raises an error for a version of OpenRLHF that was not tried, unless `any_version` allows it."""
     if version not in TRIED and not given.get("any_version"):
         raise Error(
             f"this is OpenRLHF {version}, and allot was tried with {' and '.join(TRIED)}",
-            f"install openrlhf=={TRIED[-1]}, or set `any_version: true` in --allot and look closely at the first steps",
+            f"install openrlhf=={TRIED[-1]}, or set `any_version: true` in --allot and look closely at the first "
+            "steps",
         )
 
 
 def check(args: Any) -> None:
-    """Raises an error that names the first of OpenRLHF's options, or of the keys of `--allot`, that can't be used."""
+    """Raises an error that names the first option, or the first key of `--allot`, that can't be used."""
     given = kwargs(args)
     for name, refused, why, hint in REFUSED:
         value = get(args, name)
@@ -107,8 +109,9 @@ def check(args: Any) -> None:
             raise Error(f"--{name} is {value}: {why}", hint)
     if not get(args, "reward.remote_url"):
         raise Error(
-            "rewards are a reward model's in the trainer: they come after the batch is chosen, and a policy chooses by them",
-            "set --reward.remote_url to a reward function's file or to a server, or set --train.agent_func_path",
+            "rewards are a reward model's in the trainer: they come after the batch is chosen, and a policy "
+            "chooses by them",
+            "set --reward.remote_url to a reward function's file or a server, or set --train.agent_func_path",
         )
     if not get(args, "vllm.num_engines"):
         raise Error("--vllm.num_engines is not set, and vLLM samples the rollouts", "set it to 1 or more")
@@ -123,7 +126,7 @@ def check(args: Any) -> None:
 
 
 def kwargs(args: Any) -> dict[str, Any]:
-    """The keys of `--allot`. Groups and rollouts are OpenRLHF's where they are not given; paths are made absolute."""
+    """The keys of `--allot`. Groups and rollouts are OpenRLHF's where not given; paths are made absolute."""
     given = dict(args.allot)
     known = set(inspect.signature(Allocator).parameters) - TAKEN.keys() | set(OURS)
     for name in given:
@@ -167,14 +170,15 @@ def ranks(args: Any) -> int:
 
 
 def _divisible(args: Any) -> None:
-    """Rows are filled up to a multiple of `train.batch_size`. Each rank must then get as many, in whole micro batches."""
+    """Raises an error where ranks would not get as many rows each, in whole micro batches."""
+    # Batches are filled up to a multiple of `train.batch_size`.
     for name in ("train.micro_batch_size", "rollout.micro_batch_size"):
         micro = get(args, name)
         if args.train.batch_size % (micro * ranks(args)) != 0:
             raise Error(
-                f"--train.batch_size {args.train.batch_size} can't be divided over {ranks(args)} data-parallel ranks "
-                f"with --{name} {micro}",
-                f"set --train.batch_size to a multiple of {micro * ranks(args)}, or --{name} to a smaller number",
+                f"--train.batch_size {args.train.batch_size} can't be divided over {ranks(args)} data-parallel "
+                f"ranks with --{name} {micro}",
+                f"set --train.batch_size to a multiple of {micro * ranks(args)}, or lower --{name}",
             )
 
 

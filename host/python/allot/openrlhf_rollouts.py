@@ -1,7 +1,9 @@
-"""OpenRLHF: rollouts of a policy's plans. Its generator of samples, and its vLLM actor with a seed for each rollout.
+"""OpenRLHF: rollouts of a policy's plans. Its generator of samples, and its vLLM actor with a seed for each
+rollout.
 
-A request is carried out by OpenRLHF's own engines and agent executors, with a count that differs from prompt to prompt. What
-its penalties make of a reward is applied here, before the policy decides, and not after the batch is chosen.
+A request is carried out by OpenRLHF's own engines and agent executors, with a count that differs from prompt
+to prompt. What its penalties make of a reward is applied here, before the policy decides, and not after the
+batch is chosen.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from vllm import SamplingParams
 
 from .allocator import Allocator, Draw, Over, Rollout, Sample, Train
 from .errors import Error
-from .openrlhf_batch import rows
+from .openrlhf_batch import plain, rows
 from .turn_seeds import turn_seed
 
 
@@ -41,11 +43,16 @@ class AllocatedSamplesGenerator(SamplesGenerator):
     accuracy: float | None = None
     #: Rollouts without a reward since the last one with a reward.
     lost = 0
+    #: Whether there is no further batch.
+    is_over = False
 
     @torch.no_grad()
     def generate_samples(self, **generate_kwargs: Any) -> tuple[list[Experience], None, int, bool]:
-        """The next batch, no pass rate of a filter, the number of prompts sampled, and whether the run is over."""
+        """The next batch, no filter's pass rate, the number of prompts sampled, and whether the run is over."""
         prompts = 0
+        if self.is_over:
+            # OpenRLHF asks once more in each episode that is left.
+            return [], None, prompts, True
         with self._awake():
             while True:
                 match self.allocator.next():
@@ -58,6 +65,7 @@ class AllocatedSamplesGenerator(SamplesGenerator):
                         return rows(rollouts, self.args.train.batch_size), None, prompts, False
                     case Over():
                         break
+        self.is_over = True
         self.ended()
         return [], None, prompts, True
 
@@ -95,7 +103,8 @@ class AllocatedSamplesGenerator(SamplesGenerator):
             logprobs=1 if self.args.algo.advantage.is_correction_level != "off" else None,
         )
         tokenizer = ray.put(self.tokenizer)
-        # Nothing else is under way: each request goes to the engine that has been asked for the fewest rollouts.
+        # Nothing else is under way: each request goes to the engine that has been asked for the fewest
+        # rollouts.
         loads = [0] * len(self.vllm_engines)
         refs = []
         for draw in draws:
@@ -127,7 +136,8 @@ class AllocatedSamplesGenerator(SamplesGenerator):
         tokens = int(experience.action_mask.sum())
         if tokens > self.allocator.longest:
             raise Error(
-                f"a rollout has {tokens} tokens, and {self.allocator.longest} is the most that the budget is counted with",
+                f"a rollout has {tokens} tokens, and {self.allocator.longest} is the most that the budget is "
+                "counted with",
                 "set `longest` in --allot to the most that the model generates in all turns of a rollout",
             )
         reward = math.nan if experience.rewards is None else experience.rewards.item()
@@ -167,13 +177,15 @@ class SeededEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def generate(self, prompt_token_ids: list[int], sampling_params: Any, *more: Any, **named: Any) -> Any:
+    async def generate(
+        self, prompt_token_ids: list[int], sampling_params: Any, *more: Any, **named: Any
+    ) -> Any:
         params = copy.deepcopy(sampling_params)
         params.seed = turn_seed(self._seed, next(self._turns))
         return await self._engine.generate(prompt_token_ids, params, *more, **named)
 
 
-class AllocatedRollouts(RolloutRayActor.__ray_metadata__.modified_class.__ray_actor_class__):  # type: ignore[misc]
+class AllocatedRollouts(plain(RolloutRayActor)):  # type: ignore[misc]
     """OpenRLHF's vLLM actor, which samples each rollout with its seed."""
 
     async def generate_responses(

@@ -1,7 +1,9 @@
-"""OpenRLHF's `train_ppo_ray` under a policy: `python -m allot.openrlhf_train --allot '{policy: …}'` and OpenRLHF's own options.
+"""OpenRLHF's `train_ppo_ray` under a policy: `python -m allot.openrlhf_train --allot '{policy: …}'` and
+OpenRLHF's own options.
 
-OpenRLHF's script makes its parts by name, and has no option to replace them. So its own code runs as it is, after those names
-were given to parts that know a policy; arguments are checked where the script asks for its strategy, before it loads anything.
+OpenRLHF's script makes its parts by name, and has no option to replace them. So its own code runs as it is,
+after those names were given to parts that know a policy; arguments are checked where the script asks for its
+strategy, before it loads anything.
 """
 
 from __future__ import annotations
