@@ -49,9 +49,7 @@ class AgentExecutor(MultiTurnAgentExecutor):
 
 def prompts(count: int) -> list[dict[str, Any]]:
     """Prompts that are always, sometimes and never answered, by the reward here."""
-    return [
-        {"input": f"{i} and {i} make", "label": str(i % 6), "level": i % 3} for i in range(count)
-    ]
+    return [{"input": f"{i} and {i} make", "label": str(i % 6), "level": i % 3} for i in range(count)]
 
 
 def prepare(folder: Path) -> None:
@@ -70,10 +68,9 @@ def prepare(folder: Path) -> None:
     AutoTokenizer.from_pretrained(model).save_pretrained(folder / "model")
 
 
-def options(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, data: str = "prompts") ->
-list[str]:
+def options(folder: Path, name: str, allot: dict[str, Any], *more: str, data: str = "prompts") -> list[str]:
     """OpenRLHF's options for GRPO, sized for a test, after the keys of `--allot`."""
-    told = {"seed": 1, "record": str(folder / name / "record"), **(allot or {})}
+    told = {"seed": 1, "record": str(folder / name / "record"), **allot}
     one = {
         "actor.model_name_or_path": folder / "model",
         "reward.remote_url": folder / "reward.py",
@@ -102,11 +99,12 @@ list[str]:
         "ds.attn_implementation": "eager",
     }
     own = [word for key, value in one.items() for word in (f"--{key}", str(value))]
-    return [*([] if allot is None else ["--allot", json.dumps(told)]), *own, *more]
+    return ["--allot", json.dumps(told), *own, *more]
 
 
-def train(folder: Path, name: str, allot: dict[str, Any] | None, *more: str, status: int = 0, data: str =
-"prompts") -> str:
+def train(
+    folder: Path, name: str, allot: dict[str, Any], *more: str, status: int = 0, data: str = "prompts"
+) -> str:
     """What a run says. It ends with this status, or that is the failure."""
     (folder / name).mkdir(exist_ok=True)
     environment = {

@@ -36,7 +36,7 @@ STATE = "allot"
 
 
 class State:
-    """The run's state in a checkpoint, pickled. OpenRLHF logs all client states: of this one only the size."""
+    """The run's state in a checkpoint, pickled. OpenRLHF logs client states: of this one only the size."""
 
     def __init__(self, state: dict[str, Any]):
         self.pickled = pickle.dumps(state)
@@ -166,7 +166,7 @@ class AllocatedTrainer(plain(PPOTrainer)):  # type: ignore[misc]
         return logs
 
     def _end(self) -> None:
-        """Saves and evaluates after the last step, unless that was done. Only now is it known to be the last."""
+        """Saves and evaluates after the last step, unless that was done. Only now it is known as such."""
         if self.last is None:
             # The run was over when this process began.
             return
@@ -228,7 +228,7 @@ class AllocatedTrainer(plain(PPOTrainer)):  # type: ignore[misc]
             return states
         if STATE not in states:
             raise Error(
-                f"the checkpoint in {self.args.ckpt.path} has no state of allot's: its run was without --allot",
+                f"the checkpoint in {self.args.ckpt.path} has no state of allot's: its run had no --allot",
                 "set --ckpt.path to another folder, or leave --ckpt.load_enable out",
             )
         kept = pickle.loads(states.pop(STATE).pickled)

@@ -59,7 +59,7 @@ class AllocatedExperienceMaker(RemoteExperienceMaker):
 
     @torch.no_grad()
     def compute_advantages_and_returns(self, experiences: list[Experience]) -> list[Experience]:
-        """Sets advantages and returns, of shape (B, A), to the rollout's advantage at each generated token."""
+        """Sets advantages and returns, of shape (B, A), to the rollout's at each generated token."""
         for experience in experiences:
             advantage = experience.info[ADVANTAGE].float()
             experience.advantages = advantage.unsqueeze(-1) * experience.action_mask

@@ -32,7 +32,7 @@ TAKEN = {
     "signals": "leave it out: OpenRLHF measures none",
     "training": "leave it out",
     "update": "leave it out: --train.batch_size and --train.max_epochs say how OpenRLHF updates",
-    "requests": "leave it out: OpenRLHF samples all rollouts alike. TRL and slime have length limits by request",
+    "requests": "leave it out: OpenRLHF samples all rollouts alike. TRL and slime have a length limit",
 }
 
 #: OpenRLHF's option for what a checkpoint says of its run, where the run's own key is not its name.
@@ -95,8 +95,8 @@ def check_version(version: str, given: Mapping[str, Any]) -> None:
     if version not in TRIED and not given.get("any_version"):
         raise Error(
             f"this is OpenRLHF {version}, and allot was tried with {' and '.join(TRIED)}",
-            f"install openrlhf=={TRIED[-1]}, or set `any_version: true` in --allot and look closely at the first "
-            "steps",
+            f"install openrlhf=={TRIED[-1]}, or set `any_version: true` in --allot and look closely at the "
+            "first steps",
         )
 
 
@@ -176,8 +176,8 @@ def _divisible(args: Any) -> None:
         micro = get(args, name)
         if args.train.batch_size % (micro * ranks(args)) != 0:
             raise Error(
-                f"--train.batch_size {args.train.batch_size} can't be divided over {ranks(args)} data-parallel "
-                f"ranks with --{name} {micro}",
+                f"--train.batch_size {args.train.batch_size} can't be divided over {ranks(args)} "
+                f"data-parallel ranks with --{name} {micro}",
                 f"set --train.batch_size to a multiple of {micro * ranks(args)}, or lower --{name}",
             )
 

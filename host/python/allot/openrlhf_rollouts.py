@@ -48,7 +48,7 @@ class AllocatedSamplesGenerator(SamplesGenerator):
 
     @torch.no_grad()
     def generate_samples(self, **generate_kwargs: Any) -> tuple[list[Experience], None, int, bool]:
-        """The next batch, no filter's pass rate, the number of prompts sampled, and whether the run is over."""
+        """The next batch, no filter's pass rate, the prompts sampled, and whether the run is over."""
         prompts = 0
         if self.is_over:
             # OpenRLHF asks once more in each episode that is left.

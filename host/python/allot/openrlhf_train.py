@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,7 +28,7 @@ HINT = "give --allot '{policy: pilot-commit, budget: {rollouts: 10000}}', or a Y
 def main() -> None:
     try:
         given, options = separated(sys.argv[1:])
-        openrlhf_checks.check_version(version("openrlhf"), given)
+        openrlhf_checks.check_version(installed(), given)
         replace_parts(given)
         sys.argv = [SCRIPT, *options]
         runpy.run_module(SCRIPT, run_name="__main__")
@@ -36,6 +36,15 @@ def main() -> None:
         # From another process of Ray's it comes wrapped.
         told = getattr(error, "cause", error)
         sys.exit(f"error: {told.what}" + (f"\nhint: {told.hint}" if told.hint else ""))
+
+
+def installed() -> str:
+    """The version of OpenRLHF."""
+    try:
+        return version("openrlhf")
+    except PackageNotFoundError as error:
+        hint = f"install openrlhf=={openrlhf_checks.TRIED[-1]}, or run the Python that has it"
+        raise Error(f"OpenRLHF is not installed for {sys.executable}", hint) from error
 
 
 def separated(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
