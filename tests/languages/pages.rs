@@ -14,7 +14,7 @@ use crate::page::{Block, Checkout, blocks, heading};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
-const ELSEWHERE: [(&str, &str, &str); 57] = [
+const ELSEWHERE: [(&str, &str, &str); 61] = [
     ("README.md", "cargo xtask dist", "it builds everything; .ci/run does"),
     ("README.md", "cargo xtask test", "it runs this test"),
     ("README.md", "cargo install", "it builds the program a second time"),
@@ -119,6 +119,14 @@ const ELSEWHERE: [(&str, &str, &str); 57] = [
     ("docs/how-to/verl.md", "\"$ALLOT_TRAINERS\"", "it needs verl"),
     ("docs/how-to/verl.md", "ALLOT=", "it needs verl"),
     ("docs/how-to/verl.md", "python tests/python/verl_on_gpu.py", "it needs a GPU"),
+    (
+        "docs/how-to/openrlhf.md",
+        "python3 -m openrlhf.cli",
+        "it needs OpenRLHF, a model and GPUs; tests/python/test_openrlhf_whole.py has a small one",
+    ),
+    ("docs/how-to/openrlhf.md", "eval", "it fetches gigabytes"),
+    ("docs/how-to/openrlhf.md", "\"$ALLOT_TRAINERS\"", "it needs OpenRLHF"),
+    ("docs/how-to/openrlhf.md", "ALLOT=", "it needs OpenRLHF"),
     ("docs/tutorial.md", "pip install", "it needs a release and a package index; .ci/toolchains does"),
 ];
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
 from typing import Any
 
 import ray
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+from .turn_seeds import turn_seed
 
 #: How each of verl's samplers calls the seed of a request. SGLang heeds it only with deterministic inference.
 SEED_NAMES = {"vllm": "seed", "sglang": "sampling_seed", "trtllm": "seed"}
@@ -32,13 +33,6 @@ class SeededClient:
         # With the same seed for all, the noise of a turn would be that of the turn before.
         params = {**sampling_params, self._name: turn_seed(self._seed, next(self._turns))}
         return await self._client.generate(*arguments, sampling_params=params, **named)
-
-
-def turn_seed(seed: int, turn: int) -> int:
-    """The seed of a turn, of 63 bits: samplers take signed numbers."""
-    if turn > 0:
-        seed = int.from_bytes(hashlib.blake2b(f"{seed}/{turn}".encode(), digest_size=8).digest(), "big")
-    return seed >> 1
 
 
 def _workers() -> Any:
