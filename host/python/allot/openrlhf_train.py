@@ -15,8 +15,6 @@ from importlib.metadata import PackageNotFoundError, version
 from types import SimpleNamespace
 from typing import Any
 
-import yaml
-
 from . import openrlhf_checks
 from .errors import Error
 
@@ -27,8 +25,9 @@ HINT = "give --allot '{policy: pilot-commit, budget: {rollouts: 10000}}', or a Y
 
 def main() -> None:
     try:
+        found = installed()
         given, options = separated(sys.argv[1:])
-        openrlhf_checks.check_version(installed(), given)
+        openrlhf_checks.check_version(found, given)
         replace_parts(given)
         sys.argv = [SCRIPT, *options]
         runpy.run_module(SCRIPT, run_name="__main__")
@@ -49,6 +48,9 @@ def installed() -> str:
 
 def separated(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     """The keys of `--allot`, and OpenRLHF's own options."""
+    # It comes with Ray.
+    import yaml
+
     found: list[str] = []
     options: list[str] = []
     rest = iter(arguments)
