@@ -99,6 +99,7 @@ fn made(names: &[&str], seeds: usize, targets: &[f64]) -> Report {
             RunRow {
                 run: format!("runs/{name}-{seed}"),
                 seed: seed as u64,
+                id: 0,
                 state: State::Finished,
                 reason: "the rollouts of the run are spent".into(),
                 steps: 103,

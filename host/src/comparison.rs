@@ -323,7 +323,9 @@ pub fn question(folder: &Path) -> Option<allot_report::compare::Question> {
         order: order.collect(),
         sources: Vec::new(),
         tuning: tuning::result(folder).ok().flatten().filter(|_| section.tune.is_some()),
+        ignored: Vec::new(),
         planned: section.seeds(first),
+        of_runs: false,
         looks: Vec::new(),
     })
 }

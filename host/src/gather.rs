@@ -87,6 +87,9 @@ fn read(gathered: &Gathered, rollouts: &Path) -> Result<(Vec<History>, Vec<Strin
         match read {
             Ok(mut history) => {
                 history.run.clone_from(name);
+                if gathered.question.of_runs {
+                    history.id = finished::id(run);
+                }
                 histories.push(history);
             }
             Err(error) => notes.push(format!("`{name}` is left out: {error}")),

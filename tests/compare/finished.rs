@@ -87,9 +87,13 @@ fn runs_of_one_seed_that_differ_are_all_there() {
 #[test]
 fn what_a_report_leaves_out_or_warns_of_is_refused() {
     let scratch = two_policies([3, 4, 5, 6]);
-    trained(&scratch, "dapo/seed-0003", "more/copy", |_| {});
+    // The same training, though it was evaluated again.
+    trained(&scratch, "dapo/seed-0003", "more/copy", |head| head["accuracy"] = json!(0.3));
     trained(&scratch, "dapo/seed-0004", "more/data", |head| head["lengths"] = json!("of others"));
-    trained(&scratch, "dapo/seed-0005", "more/groups", |head| head["run"]["groups"] = json!(5));
+    trained(&scratch, "dapo/seed-0005", "more/groups", |head| {
+        head["run"]["groups"] = json!(5);
+        head["run"]["pool"] = json!(20);
+    });
     let whole = scratch.read("trl/dapo-6/record.jsonl");
     std::fs::create_dir_all(scratch.path().join("more/cut")).unwrap();
     let end = whole.trim_end().rfind('\n').unwrap();
@@ -115,16 +119,24 @@ fn a_comparison_of_finished_runs_grows_and_counts_the_looks() {
     let first = ["--runs", "trl/uniform-3", "trl/uniform-4", "trl/dapo-3", "trl/dapo-4"];
     let text = compared(&scratch, &first);
     assert!(text.ends_with("exit code 0"), "{text}");
+    // One more run of one arm is growth, too. The baseline stays, whatever comes first.
+    let text = compared(&scratch, &[&first[..], &["trl/dapo-5"]].concat());
+    assert!(text.contains("warning: looked at with 4 runs before it grew to 5"), "{text}");
     let text = compared(&scratch, &["--runs", "trl"]);
-    assert!(text.contains("warning: looked at with 2 seeds before it grew to 4"), "{text}");
-    assert!(text.contains("; on the 2 fresh seeds alone"), "{text}");
+    assert!(text.contains("warning: looked at with 4 and 5 runs before it grew to 8"), "{text}");
+    assert!(text.contains("`dapo` ends") && text.contains("; on the 3 fresh runs alone"), "{text}");
     // Nothing is taken out of it again, and no target chosen anew.
     let text = compared(&scratch, &first);
     let left_out = "error: `compared` compares `[scratch]/trl/dapo-5`, which is not among these runs\n\nhint: name it too, as \
                     leaving runs out changes what p-values say; or name another folder";
     assert!(text.contains(left_out), "{text}");
     let text = said(&scratch, &["compare", "--out", "compared", "--target", "0.7", "--runs", "trl"]);
-    assert!(text.contains("error: `compared` has the targets [0.6], not [0.7]"), "{text}");
+    assert!(text.contains("error: `compared` has the target [0.6], not [0.7]"), "{text}");
+    let text = compared(&scratch, &["--runs", "trl", "--baseline", "dapo"]);
+    assert!(text.contains("error: `compared` has the baseline uniform, not dapo"), "{text}");
+    let text = said(&scratch, &["compare", "--out", "wrong", "--baseline", "unform", "--runs", "trl"]);
+    assert!(text.contains("error: no run belongs to the baseline `unform`"), "{text}");
+    assert!(!scratch.path().join("wrong").exists());
     let text = said(&scratch, &["compare", "--out", "out", "--runs", "trl"]);
     assert!(
         text.contains(
@@ -132,5 +144,5 @@ fn a_comparison_of_finished_runs_grows_and_counts_the_looks() {
         ),
         "{text}"
     );
-    assert_eq!(report(&scratch)["looks"]["seeds"], json!([2]));
+    assert_eq!(report(&scratch)["looks"]["seeds"], json!([4, 5]));
 }

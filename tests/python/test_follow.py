@@ -281,6 +281,40 @@ class Followed(Scratch):
             with self.subTest(words), self.assertRaisesRegex(allot.Error, words):
                 self.follow(folder, wait=False)
 
+    def test_a_run_is_not_sent_on_where_another_one_was(self):
+        made = Fabricated(self.scratch / "mine")
+        made.metrics(step(1))
+        self.follow(made.folder, wait=False)
+        shutil.copytree(made.folder, self.scratch / "copy")
+        (made.folder / "record.jsonl").write_text('{"kind":"head","training":{},"engine":"cpu","seed":8}\n')
+        for folder in (self.scratch / "copy", made.folder):
+            with self.subTest(folder), self.assertRaisesRegex(allot.Error, "is of another run.*\n\nhint: --again"):
+                self.follow(folder, wait=False)
+            self.follow(folder, wait=False, again=True)
+            self.assertEqual((Told.last.known, len(Told.last.rows)), (None, 1))
+
+    def test_a_run_has_one_follower_for_a_client(self):
+        made = Fabricated(self.scratch / "mine")
+        made.metrics(step(1))
+        thread = self.begin(made.folder)
+        self.until("a mark", (made.folder / "followed-told.json").exists)
+        with self.assertRaisesRegex(allot.Error, "is being followed already, to told"):
+            self.follow(made.folder, wait=False)
+        self.stop.set()
+        thread.join()
+        self.assertIsNone(self.follow(made.folder, wait=False), "stopped")
+
+    def test_a_follower_that_is_stopped_has_not_followed_a_run_to_its_end(self):
+        made = Fabricated(self.scratch / "mine")
+        made.metrics(step(1), step(2))
+        made.end(2)
+        with mock.patch.object(Told, "log", lambda told, *_: self.stop.set()):
+            self.assertIsNone(self.follow(made.folder))
+        self.assertEqual(Told.last.over, "stopped")
+        self.stop.clear()
+        self.assertEqual(self.follow(made.folder), "the budget is spent")
+        self.assertEqual([at for at, _ in Told.last.rows], [2])
+
     def test_a_client_s_own_error_is_told_with_what_to_do(self):
         made = Fabricated(self.scratch / "mine")
         made.metrics(step(1))

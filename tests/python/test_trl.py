@@ -318,7 +318,7 @@ class Trl(unittest.TestCase):
                 (folder / f"checkpoint-{number}" / name).write_text(text)
         for asked, what in (
             (f"{folder}/checkpoint-2", "has no `allot.pt`: it was saved within a batch, or by another trainer"),
-            (f"{folder}/checkpoint-4", "is unfinished: it has no `trainer_state.json`, which is written last"),
+            (folder / "checkpoint-4", "is unfinished: it has no `trainer_state.json`, which is written last"),
             (True, "is unfinished: its `trainer_state.json`, which is written last, is cut off"),
         ):
             with self.subTest(asked), self.assertRaises(allot.Error) as raised:
@@ -480,6 +480,14 @@ class Trl(unittest.TestCase):
                 'its rewards are aggregated as "normalize_then_sum", and the allocator computes advantages of their sum',
             ),
             ({"max_completion_length": 7}, "its answers get 7 tokens, and the allocator's 6"),
+            (
+                {"save_strategy": "epoch", "steps_per_generation": 4},
+                "it saves after each epoch, which may end within a batch of 2 optimizer steps",
+            ),
+            (
+                {"enable_jit_checkpoint": True},
+                "enable_jit_checkpoint saves within a batch",
+            ),
             (
                 {"save_strategy": "steps", "save_steps": 3, "steps_per_generation": 4},
                 "it saves every 3 optimizer steps, and a batch has 2",

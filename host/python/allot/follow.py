@@ -9,6 +9,9 @@ last line that was sent. The run does not know that it is followed: either may b
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
+import hashlib
 import json
 import os
 import signal
@@ -54,6 +57,20 @@ def follow(
     folder, stop = Path(run), stop or threading.Event()
     if not _begun(folder, wait, stop, say):
         return None
+    with _alone(folder, to):
+        return _follow(folder, to, project, name, wait, again, stop, say)
+
+
+def _follow(
+    folder: Path,
+    to: str,
+    project: str,
+    name: str | None,
+    wait: bool,
+    again: bool,
+    stop: threading.Event,
+    say: Callable[[str], None],
+) -> str | None:
     mark = None if again else Mark.read(folder, to)
     if mark is not None and (project != mark.project or name not in (None, mark.name)):
         raise Error(
@@ -63,7 +80,7 @@ def follow(
     usual, group = _names(folder)
     about = ClientRun(project, name or (mark.name if mark else usual), group, _config(folder))
     client = _client(to, about, mark.run if mark else None)
-    mark = mark or Mark(client.id, project, about.name)
+    mark = mark or Mark(client.id, project, about.name, _identity(folder))
     over = "stopped"
     try:
         end = _send(folder, client, mark, (folder / f"followed-{to}.json"), wait, stop, say)
@@ -79,6 +96,25 @@ def follow(
     return str(end["reason"])
 
 
+@contextlib.contextmanager
+def _alone(folder: Path, to: str) -> Iterator[None]:
+    """Holds a lock: a second follower would send everything once more. A file system over a network may know no locks."""
+    with (folder / f".followed-{to}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Error(f"`{folder}` is being followed already, to {to}", "stop the other command first") from None
+        except OSError:
+            pass
+        yield
+
+
+def _identity(folder: Path) -> str:
+    """A hash of the folder's path and of the record's head."""
+    with (folder / "record.jsonl").open("rb") as file:
+        return hashlib.sha256(str(folder.resolve()).encode() + b"\n" + file.readline()).hexdigest()
+
+
 @dataclass
 class Mark:
     """How far a run was sent, and to which run of the client. A file in the run's folder."""
@@ -86,6 +122,8 @@ class Mark:
     run: str
     project: str
     name: str
+    #: Tells the run from another one in this folder, and from a copy of it.
+    of: str
     #: The last line: its step, and which line of that step it is, from 1. (0, 0) before the first.
     sent: tuple[int, int] = (0, 0)
 
@@ -94,11 +132,17 @@ class Mark:
         path = folder / f"followed-{to}.json"
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
-            return cls(told["run"], told["project"], told["name"], (told["sent"][0], told["sent"][1]))
+            mark = cls(told["run"], told["project"], told["name"], told["of"], (told["sent"][0], told["sent"][1]))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, IndexError, TypeError) as error:
             raise Error(f"`{path}` can't be read: {error!r}", "remove it; all steps are then sent again") from None
+        if mark.of != _identity(folder):
+            raise Error(
+                f"`{path}` is of another run: the folder was copied, moved or begun anew",
+                "--again sends all steps to another run of the client",
+            )
+        return mark
 
     def write(self, path: Path) -> None:
         aside = path.with_name(f"{path.name}.unfinished")
@@ -207,7 +251,7 @@ def _send(
                     f"{mark.sent[0]}, {client.title} keeps what it had"
                 )
             if stop.is_set():
-                break
+                return None
         if end is not None:
             late = late or time.monotonic()
             complete = end.get("accuracy") is None or evaluated == end["steps"] or not end["normal"]
@@ -248,7 +292,7 @@ def _client(to: str, about: ClientRun, known: str | None) -> Client:
 def _begun(folder: Path, wait: bool, stop: threading.Event, say: Callable[[str], None]) -> bool:
     """Waits until the run writes metrics. False if it was stopped before."""
     said = False
-    while not ((folder / "resolved.toml").is_file() and (folder / "metrics.jsonl").is_file()):
+    while not (all((folder / name).is_file() for name in ("resolved.toml", "metrics.jsonl")) and _headed(folder)):
         if folder.exists() and not folder.is_dir():
             raise Error(f"`{folder}` is a file", "name the folder of a run")
         if (folder / "runs").is_dir():
@@ -263,6 +307,15 @@ def _begun(folder: Path, wait: bool, stop: threading.Event, say: Callable[[str],
         if stop.wait(EVERY):
             return False
     return True
+
+
+def _headed(folder: Path) -> bool:
+    """Whether the record has its head."""
+    try:
+        with (folder / "record.jsonl").open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except FileNotFoundError:
+        return False
 
 
 def _refuse_other_engines(folder: Path) -> None:

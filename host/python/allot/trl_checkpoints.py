@@ -72,13 +72,14 @@ def newest(output_dir: str) -> tuple[str | None, list[str]]:
     return None, passed
 
 
-def chosen(output_dir: str, asked: str | bool) -> tuple[str | bool, list[str], tuple[str, str] | None]:
+def chosen(output_dir: str, asked: str | os.PathLike[str] | bool) -> tuple[str | bool, list[str], tuple[str, str] | None]:
     """The checkpoint to go on from, what to say of newer ones, and what to refuse, with a hint.
 
     `asked` is what `train` got: a folder, or True for the newest one. True is left to transformers if there is none.
     """
     last, passed = newest(output_dir)
-    if isinstance(asked, str):
+    if not isinstance(asked, bool):
+        asked = os.fspath(asked)
         why = lacks(asked) if os.path.isdir(asked) else None
         other = f"name `{last}`, the newest whole one" if last else "begin another run, with another `record`"
         return asked, [], (f"`{asked}` {why}", other) if why else None

@@ -95,6 +95,16 @@ def _of_steps(trainer: Any) -> Wrong | None:
             "the allocator's `requests` let a policy choose the temperature, and TRL computes log-probabilities at one",
             "leave `temperature` out of `requests`; `least_tokens` is carried out",
         )
+    if getattr(args, "enable_jit_checkpoint", False):
+        return (
+            "enable_jit_checkpoint saves within a batch, where no run can be gone on from",
+            "leave it out; a run goes on from its last checkpoint, and save_steps says how often there is one",
+        )
+    if getattr(args.save_strategy, "value", args.save_strategy) == "epoch" and optimizer_steps > 1:
+        return (
+            f"it saves after each epoch, which may end within a batch of {optimizer_steps} optimizer steps",
+            f'let save_strategy be "steps", and save_steps a multiple of {optimizer_steps}',
+        )
     for does, name in (("evaluates", "eval"), ("saves", "save")):
         strategy, every = getattr(args, f"{name}_strategy"), getattr(args, f"{name}_steps")
         if by_steps(strategy) and every % optimizer_steps != 0:

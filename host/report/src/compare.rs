@@ -21,7 +21,7 @@ use crate::tuning::Tuning;
 
 pub use arms::{Runs, names, told};
 pub use looks::{Look, before_growth, level};
-pub use strict::{complaints, planned};
+pub use strict::complaints;
 
 /// Options of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -40,8 +40,12 @@ pub struct Question {
     pub sources: Vec<String>,
     /// The tuning of the arms, if they were tuned.
     pub tuning: Option<Tuning>,
-    /// Seeds planned for the comparison.
+    /// Keys in which the runs of an arm may differ, beside the seed.
+    pub ignored: Vec<String>,
+    /// Seeds planned for the comparison or, of finished runs, the [`id`](History::id) of each.
     pub planned: Vec<u64>,
+    /// Whether the comparison is of finished runs, and looks count runs.
+    pub of_runs: bool,
     /// Earlier reports on the comparison.
     pub looks: Vec<Look>,
 }
@@ -73,7 +77,7 @@ pub fn compare(
     for history in &histories {
         notes.extend(history.troubles.iter().map(|error| format!("`{}`: {error}", history.run)));
     }
-    let groups = arms::grouped(histories, &question.order, &mut notes)?;
+    let groups = arms::grouped(histories, &question.order, &question.ignored, &mut notes)?;
     let baseline = match &question.baseline {
         None => {
             let meant = question.order.first().filter(|name| arms::called(&groups, name).is_none());
@@ -96,7 +100,13 @@ pub fn compare(
     let finals = finals::finals(&groups, baseline);
     let differences = finals::differences(&groups, baseline, CONFIDENCE);
     let targets = costs::wanted(&groups, baseline, &question.targets, &mut notes);
-    let compared = looks::Compared { groups: &groups, baseline, target: targets.first().copied(), axis };
+    let compared = looks::Compared {
+        groups: &groups,
+        baseline,
+        target: targets.first().copied(),
+        axis,
+        of_runs: question.of_runs,
+    };
     let targets = costs::targets(&groups, baseline, &targets, &axes, CONFIDENCE);
     let (mut warnings, differing) = fairness::look(&groups, axis, question.tuning.as_ref());
     let before = before_growth(&question.looks, &question.planned);

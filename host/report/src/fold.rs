@@ -83,6 +83,7 @@ impl Fold {
         });
         let buffer = RolloutBuffer::new(head.lists());
         let history = History {
+            id: head.seed,
             run,
             head,
             swaps: Vec::new(),

@@ -13,6 +13,8 @@ use crate::seen::{PATIENCE, Seen, Trained};
 pub struct History {
     /// Name of the run for display: its folder, as given.
     pub run: String,
+    /// By what looks know it: its seed or, in a comparison of finished runs, a number of its own.
+    pub id: u64,
     /// The record's head.
     pub head: Head,
     /// Changes of the policy.

@@ -116,6 +116,9 @@ pub struct RunRow {
     pub run: String,
     /// Its seed.
     pub seed: u64,
+    /// By what looks know it.
+    #[serde(skip)]
+    pub id: u64,
     /// Its final state.
     pub state: State,
     /// Reason why it ended, in words.
@@ -316,11 +319,14 @@ pub enum Outcome {
 /// Results that hold for a comparison that grew after earlier reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Looks {
-    /// Number of seeds in each of the earlier reports.
+    /// Whether runs were counted, as in a comparison of finished ones, and not seeds.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_runs: bool,
+    /// Number of seeds, or runs, in each of the earlier reports.
     pub seeds: Vec<usize>,
     /// Number of looks, this report included. P-values are multiplied by it.
     pub count: usize,
-    /// Seeds that no earlier report had.
+    /// Seeds that no earlier report had; of runs, their [`id`](crate::History::id).
     pub fresh: Vec<u64>,
     /// A row for each question on each arm except the baseline.
     pub rows: Vec<LookedAt>,

@@ -148,8 +148,10 @@ fn of_finished(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
     command.asked.of(&mut gathered.question)?;
     screen.draw(format_args!("reading {} runs", gathered.runs.len()));
     let histories = gather::histories(&gathered)?;
-    let mut list = Finished::of(&gathered.runs, &histories, &command.ignored, &gathered.question)?;
-    let folder = list.keep(command.out.as_deref())?;
+    let out = command.out.as_deref();
+    let list = Finished::of(&gathered.runs, histories, &command.ignored, &gathered.question, out)?;
+    let _held = out.filter(|out| out.is_dir()).map(run_dir::lock).transpose()?;
+    let folder = list.keep(out)?;
     report(&folder, command.json, screen)?;
     Ok(Exit::Good)
 }

@@ -28,7 +28,7 @@ pub fn read(folder: &Path) -> Result<Vec<Look>> {
     text.lines().enumerate().map(look).collect()
 }
 
-/// Records a look at a comparison with these planned seeds, if the report has p-values over several seeds
+/// Records a look at a comparison with these planned seeds or runs, if the report has p-values over several seeds
 /// and is not recorded yet. The result of one seed is never significant.
 pub fn keep(folder: &Path, planned: &[u64], report: &Report) -> Result<()> {
     let costs =
@@ -36,7 +36,7 @@ pub fn keep(folder: &Path, planned: &[u64], report: &Report) -> Result<()> {
     if !costs && report.differences.iter().all(|row| row.p.is_none()) {
         return Ok(());
     }
-    let has = |seed: &u64| report.arms.iter().flat_map(|arm| &arm.runs).any(|run| run.seed == *seed);
+    let has = |id: &u64| report.arms.iter().flat_map(|arm| &arm.runs).any(|run| run.id == *id);
     let look = Look { planned: planned.to_vec(), seen: planned.iter().copied().filter(has).collect() };
     if read(folder)?.contains(&look) {
         return Ok(());

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::fairness::sets;
 use super::task::of_one_task;
 use super::{cost, state};
 use crate::axis::{Axis, Costs};
@@ -56,6 +57,7 @@ fn row(run: &History) -> RunRow {
     RunRow {
         run: run.run.clone(),
         seed: run.head.seed,
+        id: run.id,
         state: state(run),
         reason: run.end.as_ref().map_or_else(|| "no end yet".to_owned(), |end| end.reason.clone()),
         steps: run.steps.len() as u32,
@@ -72,11 +74,12 @@ fn measured(name: &str, of: history::Measured) -> Measured {
     Measured { name: name.to_owned(), calls: of.calls, mean: of.sum / of.calls.max(1) as f64, last: of.last }
 }
 
-/// Groups runs into arms. Runs of another task than most, runs without a score and repeated seeds are left
-/// out, with a note for each.
+/// Groups runs into arms, whose runs may differ in their seed and in the ignored keys of a config. Runs of another task than most,
+/// runs without a score and repeated seeds are left out, with a note for each.
 pub fn grouped(
     histories: Vec<History>,
     order: &[String],
+    ignored: &[String],
     notes: &mut Vec<String>,
 ) -> Result<Vec<Runs>, String> {
     let mut usable = Vec::new();
@@ -89,7 +92,7 @@ pub fn grouped(
     }
     let mut arms: Vec<(String, Vec<History>)> = Vec::new();
     for history in of_one_task(usable, notes) {
-        let key = key(&history);
+        let key = key(&history, ignored);
         match arms.iter_mut().find(|(other, _)| *other == key) {
             Some((_, runs)) => runs.push(history),
             None => arms.push((key, vec![history])),
@@ -125,9 +128,11 @@ pub fn called(groups: &[Runs], name: &str) -> Option<usize> {
     exact.or_else(|| others.next().filter(|_| others.next().is_none()))
 }
 
-/// Returns the key that is equal for runs of one arm.
-fn key(history: &History) -> String {
-    json!([history.head.name, told(history)]).to_string()
+/// Returns the key that is equal for runs of one arm, which may differ in ignored keys.
+fn key(history: &History, ignored: &[String]) -> String {
+    let mut told = told(history);
+    told.retain(|key, _| !ignored.iter().any(|of| sets(of, key)));
+    json!([history.head.name, told]).to_string()
 }
 
 /// Returns a run's configuration without the seed, by config key.
@@ -200,7 +205,7 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
     let mut kept: Vec<History> = Vec::new();
     for run in runs {
         let mut of_seed = kept.iter().filter(|other| other.head.seed == run.head.seed);
-        let copy = of_seed.clone().find(|other| other.scores == run.scores && other.plans == run.plans);
+        let copy = of_seed.clone().find(|other| is_copy(other, &run));
         let Some(first) = copy.or_else(|| of_seed.next()) else {
             kept.push(run);
             continue;
@@ -216,6 +221,18 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
         ));
     }
     kept
+}
+
+/// Whether two records are of the same training: they asked for the same, and each step came to the same rewards. Accuracies may be
+/// measured anew.
+fn is_copy(one: &History, other: &History) -> bool {
+    let steps = |run: &History| -> Vec<(f64, u64, u64)> {
+        run.steps
+            .iter()
+            .map(|step| (step.end.reward, step.end.effective, step.costs.spent.run_tokens))
+            .collect()
+    };
+    one.plans == other.plans && steps(one) == steps(other)
 }
 
 /// Returns the names of arms. Arms with the same name get the keys in which they differ added: as few as

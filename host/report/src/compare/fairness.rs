@@ -19,7 +19,7 @@ const OWN: &str = "policy";
 pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String>, Vec<Differing>) {
     let differing = differing(groups);
     let mut warnings = tuning.map(Tuning::edges).unwrap_or_default();
-    let is_tuned = |key: &str| tuning.is_some_and(|tuning| tuning.keys().any(|tuned| of_tuned(tuned, key)));
+    let is_tuned = |key: &str| tuning.is_some_and(|tuning| tuning.keys().any(|tuned| sets(tuned, key)));
     let others = differing.iter().filter(|d| !d.own && !is_tuned(&d.key));
     let others: Vec<&str> = others.map(|d| d.key.as_str()).collect();
     if !others.is_empty() {
@@ -44,8 +44,8 @@ pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String
     (warnings, differing)
 }
 
-/// Whether a tuned config key sets this key of a record, or determines it.
-fn of_tuned(tuned: &str, key: &str) -> bool {
+/// Whether a key of a config sets this key of a record, or determines it.
+pub fn sets(tuned: &str, key: &str) -> bool {
     // A record has the training sections of a config below one key.
     let key = key.strip_prefix("training.").unwrap_or(key);
     let of_groups = match tuned {
@@ -207,9 +207,12 @@ pub fn seeds(groups: &[Runs], baseline: usize) -> Vec<String> {
         let what = if sets.len() > 1 { "run of each arm" } else { "seed" };
         notes.push(format!("there is only one {what}: uncertainty can't be estimated"));
     } else if most < 10 {
+        let (what, sign) = match paired || groups.len() == 1 {
+            true => ("seeds", ", and with five no sign test can go below p = 0.06"),
+            false => ("runs of an arm", ""),
+        };
         notes.push(format!(
-            "there are at most {most} seeds; ten or more are advised (arXiv 2504.07086), and with five no \
-             sign test can go below p = 0.06"
+            "there are at most {most} {what}; ten or more are advised (arXiv 2504.07086){sign}"
         ));
         notes.push(format!(
             "bootstrap intervals, of means and of parts, are too narrow with few seeds: with {most}, about \

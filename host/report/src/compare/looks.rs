@@ -14,9 +14,9 @@ use crate::report::{Asked, Difference, Estimate, LookedAt, Looks, Target, Verdic
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Look {
-    /// Seeds planned at that time.
+    /// Seeds planned at that time, or runs.
     pub planned: Vec<u64>,
-    /// Seeds of which the report had runs.
+    /// Those of them that the report had.
     pub seen: Vec<u64>,
 }
 
@@ -57,12 +57,14 @@ pub struct Compared<'g> {
     pub target: Option<f64>,
     /// The main axis.
     pub axis: Axis,
+    /// Whether looks count runs, and not seeds.
+    pub of_runs: bool,
 }
 
 impl Compared<'_> {
     /// Returns intervals at a level, and p-values multiplied by a number.
     fn at(self, level: f64, times: usize) -> Corrected {
-        let Self { groups, baseline, target, axis } = self;
+        let Self { groups, baseline, target, axis, .. } = self;
         let wanted: Vec<f64> = target.into_iter().collect();
         let mut targets = costs::targets(groups, baseline, &wanted, &[axis], level);
         let mut differences = finals::differences(groups, baseline, level);
@@ -83,11 +85,11 @@ impl Compared<'_> {
     pub fn looks(self, before: &[Look], corrected: &Corrected) -> Looks {
         let seen = |seed: u64| before.iter().any(|look| look.seen.contains(&seed));
         let unseen = |runs: &Runs| Runs {
-            runs: runs.runs.iter().filter(|run| !seen(run.head.seed)).cloned().collect(),
+            runs: runs.runs.iter().filter(|run| !seen(run.id)).cloned().collect(),
             ..runs.clone()
         };
         let groups: Vec<Runs> = self.groups.iter().map(unseen).collect();
-        let mut fresh: Vec<u64> = groups.iter().flat_map(|g| g.runs.iter().map(|r| r.head.seed)).collect();
+        let mut fresh: Vec<u64> = groups.iter().flat_map(|g| g.runs.iter().map(|r| r.id)).collect();
         fresh.sort_unstable();
         fresh.dedup();
         let alone = Compared { groups: &groups, ..self }.at(CONFIDENCE, 1);
@@ -97,6 +99,7 @@ impl Compared<'_> {
             [cost(arm, &plain, corrected, &alone), end(arm, &plain, corrected, &alone)].into_iter().flatten()
         };
         Looks {
+            of_runs: self.of_runs,
             seeds: before.iter().map(|look| look.seen.len()).collect(),
             count: before.len() + 1,
             fresh,
@@ -155,15 +158,21 @@ impl Looks {
             self.looked_with(),
             self.count,
             self.count,
-            fresh(self.fresh.len()),
+            self.fresh_ones(),
             self.count,
         )
+    }
+
+    /// Returns the number of fresh seeds, or runs, in words.
+    fn fresh_ones(&self) -> String {
+        let n = self.fresh.len();
+        format!("{n} fresh {}", counted(n, self.of_runs))
     }
 
     /// Formats the numbers of seeds of the looks: "4 seeds", "4 and 8 seeds".
     fn looked_with(&self) -> String {
         let numbers: Vec<String> = self.seeds.iter().map(usize::to_string).collect();
-        let plural = if self.seeds == [1] { "seed" } else { "seeds" };
+        let plural = counted(if self.seeds == [1] { 1 } else { 2 }, self.of_runs);
         match numbers.split_last() {
             Some((last, before)) if !before.is_empty() => {
                 format!("{} and {last} {plural}", before.join(", "))
@@ -187,7 +196,7 @@ impl Looks {
     }
 
     fn alone(&self, row: &LookedAt, axis: Axis, baseline: &str) -> String {
-        let seeds = fresh(self.fresh.len());
+        let seeds = self.fresh_ones();
         let Some(p) = row.fresh_p else { return format!("; there is no p-value for the {seeds} alone") };
         let much = |value: &Estimate| match row.asked {
             Asked::Cost => format!(" {} `{baseline}`,", size(value.value, axis.words())),
@@ -199,8 +208,14 @@ impl Looks {
     }
 }
 
-fn fresh(n: usize) -> String {
-    if n == 1 { "1 fresh seed".to_owned() } else { format!("{n} fresh seeds") }
+/// What looks count, by their number.
+fn counted(n: usize, of_runs: bool) -> &'static str {
+    match (n, of_runs) {
+        (1, false) => "seed",
+        (_, false) => "seeds",
+        (1, true) => "run",
+        (_, true) => "runs",
+    }
 }
 
 #[cfg(test)]
@@ -223,8 +238,13 @@ mod tests {
     #[test]
     fn looks_are_told_by_their_seeds() {
         let of = |seeds: &[usize]| {
-            let looks =
-                Looks { seeds: seeds.to_vec(), count: 1 + seeds.len(), fresh: vec![9], rows: Vec::new() };
+            let looks = Looks {
+                of_runs: false,
+                seeds: seeds.to_vec(),
+                count: 1 + seeds.len(),
+                fresh: vec![9],
+                rows: Vec::new(),
+            };
             looks.looked_with()
         };
         assert_eq!([of(&[4]), of(&[2, 4]), of(&[2, 4, 8])], ["4 seeds", "2 and 4 seeds", "2, 4 and 8 seeds"]);

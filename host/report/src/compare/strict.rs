@@ -1,7 +1,9 @@
-//! Finished runs as the arms of a comparison: what a report would leave out, or only warn of, is refused here.
+//! Finished runs as the arms of a comparison: what a report would leave out is refused here, and arms that differ in more than their
+//! policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fairness::sets;
 use super::{Runs, arms, state};
 use crate::history::History;
 use crate::report::State;
@@ -25,9 +27,19 @@ pub fn complaints(histories: &[History], ignored: &[String]) -> Vec<String> {
     }
     let finished = histories.iter().filter(|run| state(run) == State::Finished).cloned().collect();
     let mut left_out = Vec::new();
-    match arms::grouped(finished, &[], &mut left_out) {
-        Ok(groups) => all.extend(of_arms(&groups, ignored)),
-        Err(what) => all.push(what),
+    match arms::grouped(finished, &[], ignored, &mut left_out) {
+        Ok(groups) => {
+            all.extend(of_arms(&groups, ignored));
+            // Where runs have dropped out, their arm may be one of them.
+            if let ([only], true) = (groups.as_slice(), all.is_empty() && left_out.is_empty()) {
+                all.push(format!(
+                    "all runs are of one arm, `{}`: there is nothing to compare it with",
+                    only.name
+                ));
+            }
+        }
+        Err(what) if all.is_empty() => all.push(what),
+        Err(_) => {}
     }
     // What a report leaves out is a reason here.
     all.extend(left_out.iter().map(|note| note.replacen(" is left out: ", ": ", 1)));
@@ -39,7 +51,7 @@ fn of_arms(groups: &[Runs], ignored: &[String]) -> Vec<String> {
     let meant = |key: &&&String| {
         let below =
             |of: &str| key.as_str() == of || key.strip_prefix(of).is_some_and(|rest| rest.starts_with('.'));
-        below(OWN) || ignored.iter().any(|of| below(of))
+        below(OWN) || ignored.iter().any(|of| sets(of, key))
     };
     let value = |group: &Runs, key: &String| group.told.get(key).map_or("not set", String::as_str).to_owned();
     let differs = |key: &&&String| groups.iter().any(|group| value(group, key) != value(&groups[0], key));
@@ -53,23 +65,10 @@ fn of_arms(groups: &[Runs], ignored: &[String]) -> Vec<String> {
     };
     let mut all: Vec<String> =
         keys.iter().filter(|key| !meant(key) && differs(key)).map(|key| words(key)).collect();
-    if let [only] = groups {
-        all.push(format!("all runs are of one arm, `{}`: there is nothing to compare it with", only.name));
-    }
-    all
-}
-
-/// Returns the seeds of runs, as those of a comparison: each as often as the arm with most runs of it has it.
-pub fn planned(histories: &[History]) -> Vec<u64> {
-    let groups = arms::grouped(histories.to_vec(), &[], &mut Vec::new()).unwrap_or_default();
-    let mut most: BTreeMap<u64, usize> = BTreeMap::new();
-    for group in &groups {
-        let mut here: BTreeMap<u64, usize> = BTreeMap::new();
-        group.runs.iter().for_each(|run| *here.entry(run.head.seed).or_default() += 1);
-        for (seed, times) in here {
-            let of = most.entry(seed).or_default();
-            *of = times.max(*of);
+    for (i, one) in groups.iter().enumerate() {
+        for other in groups[i + 1..].iter().filter(|other| other.told == one.told) {
+            all.push(format!("`{}` and `{}` differ in nothing but their names", one.name, other.name));
         }
     }
-    most.into_iter().flat_map(|(seed, times)| std::iter::repeat_n(seed, times)).collect()
+    all
 }

@@ -46,7 +46,15 @@ pub fn of_one_task(histories: Vec<History>, notes: &mut Vec<String>) -> Vec<Hist
     for history in &histories {
         let task = task(history);
         match tasks.iter_mut().find(|(other, _)| differs(&task, other).is_empty()) {
-            Some((_, n)) => *n += 1,
+            Some((known, n)) => {
+                *n += 1;
+                // What the first run of a task did not tell, the next one does.
+                known
+                    .iter_mut()
+                    .zip(task)
+                    .filter(|(part, _)| part.1.is_null())
+                    .for_each(|(part, new)| *part = new);
+            }
             None => tasks.push((task, 1)),
         }
     }

@@ -16,7 +16,8 @@ pub fn reading(report: &Report) -> Markup {
                  sampled, in which order, and by which luck; the same seed of two arms starts them alike, \
                  so arms are compared seed by seed."
                 @if report.differences.iter().any(|row| row.unpaired) {
-                    " Arms that do not share seeds are compared as two samples, by Welch's t-test."
+                    " Arms whose runs are not paired by seed are compared as two samples, by Welch's t-test; a ratio of their \
+                     costs is that of the geometric means."
                 }
             }
             dt { "Cost" }

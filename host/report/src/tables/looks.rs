@@ -10,14 +10,19 @@ use crate::statistics::Bound;
 pub(super) fn looks(report: &Report) -> Option<Table> {
     let looks = report.looks.as_ref()?;
     let count = looks.count;
+    let (all, fresh, alone) = if looks.of_runs {
+        ("all runs", "fresh runs of the smaller arm, or pairs", "fresh runs alone")
+    } else {
+        ("all seeds", "fresh seeds in common", "fresh seeds alone")
+    };
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
         Column::new("question", "question", Shape::Words),
         Column::new("p", "p (Holm), as if not looked at", Shape::Number),
         Column::new("corrected", &format!("the same × {count}, for {count} looks"), Shape::Number),
-        Column::new("all", "all seeds", Shape::Estimate),
-        Column::new("fresh_seeds", "fresh seeds in common", Shape::Number),
-        Column::new("fresh", "fresh seeds alone", Shape::Estimate),
+        Column::new("all", all, Shape::Estimate),
+        Column::new("fresh_seeds", fresh, Shape::Number),
+        Column::new("fresh", alone, Shape::Estimate),
         Column::new("fresh_p", "p (Holm) of them alone", Shape::Number),
     ];
     let p = |p: Option<f64>| {
@@ -47,10 +52,15 @@ pub(super) fn looks(report: &Report) -> Option<Table> {
     };
     let level = level(count);
     let fresh: Vec<String> = looks.fresh.iter().map(u64::to_string).collect();
-    let fresh = if fresh.is_empty() { "none has run yet".to_owned() } else { fresh.join(", ") };
+    let fresh = match fresh.len() {
+        0 => "none has run yet".to_owned(),
+        n if looks.of_runs => n.to_string(),
+        _ => fresh.join(", "),
+    };
+    let what = if looks.of_runs { "runs" } else { "seeds" };
     let note = format!(
-        "“All seeds” has {} intervals, which together hold {} for {count} looks; like p × {count} they hold by the union \
-         bound (Bonferroni) if the number of looks does not depend on what was seen. Fresh seeds ({fresh}) were run after \
+        "“All {what}” has {} intervals, which together hold {} for {count} looks; like p × {count} they hold by the union \
+         bound (Bonferroni) if the number of looks does not depend on what was seen. Fresh {what} ({fresh}) were added after \
          the last look, so that it cannot have chosen them; their intervals are {} intervals.",
         number::percent_tick(level),
         number::percent_tick(report.confidence),

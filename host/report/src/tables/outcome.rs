@@ -6,7 +6,7 @@ use crate::report::{Estimate, Finding, Outcome, Reached, Report, Target};
 
 const BASELINE: &str = "The baseline is not compared with itself";
 const FEW: &str = "Too few seeds for it";
-const APART: &str = " Rows without a p-value of sign flips are of unpaired runs, by Welch's t-test.";
+const APART: &str = " Rows without a p-value of sign flips are of unpaired runs: over all finished ones, by Welch's t-test, with the runs needed of each arm.";
 
 /// Returns the result: a row for each arm, with costs to the first target on the main axis. It has only the
 /// most important numbers, to fit a page; other tables have the rest.
