@@ -486,7 +486,7 @@ class Trl(unittest.TestCase):
             ),
             (
                 {"enable_jit_checkpoint": True},
-                "enable_jit_checkpoint saves within a batch",
+                "enable_jit_checkpoint saves within a batch, where no run can be gone on from",
             ),
             (
                 {"save_strategy": "steps", "save_steps": 3, "steps_per_generation": 4},
