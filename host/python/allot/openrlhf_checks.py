@@ -43,6 +43,18 @@ Refusal = tuple[str, Callable[[Any], bool], str, str]
 
 REFUSED: tuple[Refusal, ...] = (
     (
+        "reward.clip_range",
+        lambda ends: tuple(ends) != (-10, 10),
+        "OpenRLHF clips rewards after it has normalized them, and here the allocator normalizes",
+        "leave it out; let the reward function clip its rewards",
+    ),
+    (
+        "algo.kl.target",
+        bool,
+        "OpenRLHF adapts the coefficient by --rollout.batch_size × --rollout.n_samples_per_prompt, and batches have other sizes",
+        "leave it out: --algo.kl.init_coef then stays as it is",
+    ),
+    (
         "train.async_enable",
         bool,
         "a batch would be asked for before the update on the last one, and rollouts would have no age",
@@ -126,7 +138,7 @@ def check(args: Any) -> None:
 
 
 def kwargs(args: Any) -> dict[str, Any]:
-    """The keys of `--allot`. Groups and rollouts are OpenRLHF's where not given; paths are made absolute."""
+    """The keys of `--allot`. Groups and rollouts are OpenRLHF's where not given."""
     given = dict(args.allot)
     known = set(inspect.signature(Allocator).parameters) - TAKEN.keys() | set(OURS)
     for name in given:
@@ -138,10 +150,13 @@ def kwargs(args: Any) -> dict[str, Any]:
             raise Error(f"--allot has no key `{name}`", hint)
     if "policy" not in given:
         raise Error("--allot does not say which policy", "add `policy: pilot-commit`, or another")
-    if given.get("record") is not None:
-        # The trainer is another process, perhaps with another working directory.
-        given["record"] = os.path.abspath(given["record"])
     return {"groups": args.rollout.batch_size, "rollouts": args.rollout.n_samples_per_prompt, **given}
+
+
+def whole(given: dict[str, Any]) -> dict[str, Any]:
+    """The keys of `--allot` with the record's path whole. Processes of Ray may have another working directory."""
+    record = given.get("record")
+    return given if record is None else {**given, "record": os.path.abspath(record)}
 
 
 def steps(args: Any, prompts: int) -> int:

@@ -124,12 +124,11 @@ class AllocatedSamplesGenerator(SamplesGenerator):
         return refs
 
     def _shape(self, experiences: list[Experience]) -> None:
-        """Applies to rewards what OpenRLHF applies to them before it computes advantages."""
+        """Applies to rewards what OpenRLHF applies to them before it normalizes them. What it clips is normalized."""
         for experience in experiences:
             experience.rewards = experience.rewards.reshape(-1)[:1].float()
         apply_length_penalties(experiences, self.args)
         for experience in experiences:
-            experience.rewards = experience.rewards.clamp(*self.args.reward.clip_range)
             experience.info["reward"] = experience.rewards.clone()
 
     def _told(self, experience: Experience) -> Rollout:

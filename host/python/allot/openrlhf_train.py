@@ -92,7 +92,7 @@ def replace_parts(given: dict[str, Any]) -> None:
     get_strategy = openrlhf.utils.get_strategy
 
     def checked(args: SimpleNamespace) -> Any:
-        args.allot = given
+        args.allot = openrlhf_checks.whole(given)
         openrlhf_checks.check(args)
         return get_strategy(args)
 

@@ -8,6 +8,7 @@ of a step weigh the same, and a row without a loss counts as one token.
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -48,6 +49,8 @@ def _reward(args: Namespace, rows: list[Row], how: str) -> float | None:
     if any(row.reward is None for row in rows):
         return None
     rewards = [float(row.get_reward_value(args)) for row in rows]
+    if not all(map(math.isfinite, rewards)):
+        return None
     if how == "sum":
         return sum(rewards)
     if how == "same" and any(reward != rewards[0] for reward in rewards):

@@ -40,6 +40,8 @@ class RowsSource:
         given = dict(args.allot)
         given.pop("untried", None)
         self.correct_above = given.pop("correct_above", 0.5)
+        #: How many of the last rollouts had no reward.
+        self.lost = 0
         # A reward of a group is one for each rollout, whatever rows it has.
         self.row_rewards = "same" if args.group_rm else given.get("row_rewards", "same")
         given.pop("row_rewards", None)
@@ -158,6 +160,12 @@ class RowsSource:
             raise Error(
                 f"a rollout has {rollout.tokens} tokens in {len(rows)} rows, and {longest} is the longest",
                 "say `longest: TOKENS` in the section `allot`: the most that all rows of a rollout may have together",
+            )
+        self.lost = self.lost + 1 if rollout.reward is None else 0
+        if self.lost >= self.allocator.batch:
+            raise Error(
+                f"the last {self.lost} rollouts came back without a reward, and they are paid for",
+                f"see {self.engine}'s log for why: its servers, or what judges, may have failed",
             )
         return rollout
 
