@@ -109,6 +109,7 @@ pub fn compare(
     };
     let targets = costs::targets(&groups, baseline, &targets, &axes, CONFIDENCE);
     let (mut warnings, differing) = fairness::look(&groups, axis, question.tuning.as_ref());
+    warnings.extend(fairness::ignored(&groups, &question.ignored));
     let before = before_growth(&question.looks, &question.planned);
     // With a single look, no correction is applied.
     let corrected = compared.corrected(before.len() + 1);

@@ -214,7 +214,11 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
             kept.push(run);
             continue;
         }
-        let how = if first.scores == run.scores { "had the same result" } else { "had a different result" };
+        let how = match copy {
+            _ if first.scores == run.scores => "had the same result",
+            Some(_) => "is the same training, evaluated anew",
+            None => "had a different result",
+        };
         notes.push(format!(
             "`{}` is left out: it has the policy and the seed of `{}`, and {how}",
             run.run, first.run

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::finals::UNJUDGED;
 use super::pairing::{pairs, repeated, why};
-use super::{Runs, cost, state};
+use super::{Runs, cost, state, told};
 use crate::axis::Axis;
 use crate::history::History;
 use crate::number;
@@ -244,6 +244,22 @@ fn differing(groups: &[Runs]) -> Vec<Differing> {
     // Keys that should be equal come first.
     all.sort_by_key(|d| d.own);
     all
+}
+
+/// Warns of ignored keys in which runs differ, of an arm or of several.
+pub fn ignored(groups: &[Runs], ignored: &[String]) -> Vec<String> {
+    let all: Vec<_> = groups.iter().flat_map(|g| &g.runs).map(told).collect();
+    let differs = |key: &&String| {
+        let of = |told: &BTreeMap<String, String>| {
+            let mut told = told.clone();
+            told.retain(|other, _| sets(key, other));
+            told
+        };
+        all.iter().any(|told| of(told) != of(&all[0]))
+    };
+    let words =
+        |key: &String| format!("runs differ in `{key}`, which was to be ignored; results include its effect");
+    ignored.iter().filter(differs).map(words).collect()
 }
 
 /// Warns of budgets that differ.

@@ -10,11 +10,7 @@ use crate::statistics::Bound;
 pub(super) fn looks(report: &Report) -> Option<Table> {
     let looks = report.looks.as_ref()?;
     let count = looks.count;
-    let (all, fresh, alone) = if looks.of_runs {
-        ("all runs", "fresh runs of the smaller arm, or pairs", "fresh runs alone")
-    } else {
-        ("all seeds", "fresh seeds in common", "fresh seeds alone")
-    };
+    let [all, fresh, alone] = heads(looks.of_runs);
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
         Column::new("question", "question", Shape::Words),
@@ -68,4 +64,13 @@ pub(super) fn looks(report: &Report) -> Option<Table> {
     );
     let title = format!("What holds after {count} looks");
     Some(Table { name: "looks", title, note, rows: looks.rows.iter().map(row).collect(), columns })
+}
+
+/// Returns the heads of three columns.
+fn heads(of_runs: bool) -> [&'static str; 3] {
+    if of_runs {
+        ["all runs", "fresh runs of the smaller arm, or pairs", "fresh runs alone"]
+    } else {
+        ["all seeds", "fresh seeds in common", "fresh seeds alone"]
+    }
 }
