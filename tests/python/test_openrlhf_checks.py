@@ -19,6 +19,7 @@ from allot.openrlhf_checks import (
     ranks,
     resumes,
     steps,
+    whole,
 )
 
 ARGS: dict[str, Any] = {
@@ -133,7 +134,7 @@ class Numbers(unittest.TestCase):
     def test_groups_and_rollouts_are_openrlhf_s_by_default(self):
         found = kwargs(args({"policy": "uniform", "rollouts": 4, "record": "a"}))
         self.assertEqual((found["groups"], found["rollouts"]), (128, 4))
-        self.assertEqual(found["record"], os.path.abspath("a"))
+        self.assertEqual(whole(found)["record"], os.path.abspath("a"))
 
     def test_steps_are_openrlhf_s_by_default(self):
         # OpenRLHF's last batch of an episode may be smaller.

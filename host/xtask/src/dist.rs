@@ -9,7 +9,8 @@ use std::path::Path;
 use allot_base::{Error, Result};
 use allot_component::sha256;
 
-use crate::files::{copy, files, made, write};
+use crate::files::{copy, made, write};
+use crate::folder::files;
 use crate::process::{command, python_with, run, target};
 use crate::wheel::{self, Papers};
 use crate::{built, crates, licences, sbom};

@@ -1,6 +1,6 @@
 //! Files and folders, with errors that name them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use allot_base::{Error, Result};
 
@@ -29,31 +29,4 @@ pub fn made(folder: &Path) -> Result<()> {
 /// It cannot be read, or its copy cannot be written.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
     std::fs::copy(from, to).map(drop).map_err(|e| Error::file("copy", from, &e))
-}
-
-/// A folder's files, by name.
-///
-/// # Errors
-///
-/// It cannot be read.
-pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let read = std::fs::read_dir(folder).map_err(|e| Error::file("read", folder, &e))?;
-    let mut all: Vec<_> = read.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    all.sort();
-    Ok(all)
-}
-
-/// The one file in a folder with this ending.
-///
-/// # Errors
-///
-/// There is none, or there are several.
-pub fn with_ending(folder: &Path, ending: &str) -> Result<PathBuf> {
-    let named = |path: &PathBuf| path.to_string_lossy().ends_with(ending);
-    let mut found = files(folder)?.into_iter().filter(named);
-    if let (Some(one), None) = (found.next(), found.next()) {
-        return Ok(one);
-    }
-    let what = format!("`{}` does not have one file that ends in `{ending}`", folder.display());
-    Err(Error::new(what).hint("`cargo xtask dist` makes a release"))
 }

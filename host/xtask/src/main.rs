@@ -8,6 +8,7 @@ mod built;
 mod crates;
 mod dist;
 mod files;
+mod folder;
 mod house;
 mod index;
 mod licences;

@@ -8,7 +8,8 @@ use std::time::Instant;
 use allot_base::{Error, Result};
 
 use crate::dist::{self, SUMS};
-use crate::files::{copy, made, with_ending};
+use crate::files::{copy, made};
+use crate::folder::with_ending;
 use crate::index;
 use crate::process::{command, output, run};
 

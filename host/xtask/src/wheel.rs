@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use allot_base::{Error, Result};
 
 use crate::built::Built;
-use crate::files::{copy, made, with_ending, write};
+use crate::files::{copy, made, write};
+use crate::folder::with_ending;
 use crate::process::{command, output, run, target};
 use crate::sbom;
 

@@ -207,9 +207,10 @@ pub fn seeds(groups: &[Runs], baseline: usize) -> Vec<String> {
         let what = if sets.len() > 1 { "run of each arm" } else { "seed" };
         notes.push(format!("there is only one {what}: uncertainty can't be estimated"));
     } else if most < 10 {
-        let (what, sign) = match paired || groups.len() == 1 {
-            true => ("seeds", ", and with five no sign test can go below p = 0.06"),
-            false => ("runs of an arm", ""),
+        let (what, sign) = if paired || groups.len() == 1 {
+            ("seeds", ", and with five no sign test can go below p = 0.06")
+        } else {
+            ("runs of an arm", "")
         };
         notes.push(format!(
             "there are at most {most} {what}; ten or more are advised (arXiv 2504.07086){sign}"
