@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Interval, Random, Unfit, finite, level_within, mean, paired_up, student, within};
 
-/// A difference, arm minus baseline, in the arms' unit. This is of pairs; [`apart`](super::apart) says what it is without them.
+/// A difference, arm minus baseline, in the arms' unit. This is of pairs; [`apart`](super::apart()) says what it is without them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// Number of pairs.
