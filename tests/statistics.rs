@@ -7,9 +7,9 @@
 use std::fs;
 
 use allot_report::statistics::{
-    Aggregate, Bootstrap, Draws, Estimate, Interval, Needed, Scores, Survival, Unfit, Wait, aggregate, apart,
-    band, bound, difference, geometric_mean, holm, improvement, power, ratio, ratio_apart, seeds_needed,
-    sign_flip,
+    Aggregate, Bootstrap, Difference, Draws, Estimate, Interval, Needed, Scores, Survival, Unfit, Wait,
+    aggregate, apart, band, bound, difference, geometric_mean, holm, improvement, power, ratio, ratio_apart,
+    seeds_needed, sign_flip,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -265,36 +265,50 @@ fn ratios_of_paired_costs_are_those_of_scipy() {
     assert!(told >= 4, "{told} bounds to compare");
 }
 
+/// Two arms, and what a t-test of scipy says of them.
+#[derive(Deserialize)]
+struct Tested {
+    arm: Vec<f64>,
+    baseline: Vec<f64>,
+    level: f64,
+    mean: f64,
+    deviation: f64,
+    t: f64,
+    p: f64,
+    low: f64,
+    high: f64,
+    effect: f64,
+}
+
+impl Tested {
+    #[track_caller]
+    fn agrees(&self, ours: Result<Difference, Unfit>) {
+        let ours = ours.expect("both arms have runs");
+        let test = ours.test.expect("the runs differ");
+        agree("mean", ours.mean, self.mean);
+        agree_if_any("deviation", ours.deviation, Some(self.deviation));
+        agree("t", test.t, self.t);
+        agree("p", test.p_value, self.p);
+        agree("low", test.interval.low, self.low);
+        agree("high", test.interval.high, self.high);
+        agree("effect", test.effect, self.effect);
+    }
+}
+
 #[test]
 fn paired_tests_are_those_of_scipy() {
     #[derive(Deserialize)]
     struct Case {
-        arm: Vec<f64>,
-        baseline: Vec<f64>,
-        level: f64,
-        mean: f64,
-        deviation: f64,
-        t: f64,
-        p: f64,
-        low: f64,
-        high: f64,
-        effect: f64,
+        #[serde(flatten)]
+        tested: Tested,
         flip: f64,
     }
-    for case in cases::<Case>("tests.json", "differences") {
-        let ours = difference(case.level, &case.arm, &case.baseline).expect("the arms pair up");
-        let test = ours.test.expect("the differences differ");
-        agree("mean", ours.mean, case.mean);
-        agree_if_any("deviation", ours.deviation, Some(case.deviation));
-        agree("t", test.t, case.t);
-        agree("p", test.p_value, case.p);
-        agree("low", test.interval.low, case.low);
-        agree("high", test.interval.high, case.high);
-        agree("effect", test.effect, case.effect);
-        let differences: Vec<f64> = case.arm.iter().zip(&case.baseline).map(|(a, b)| a - b).collect();
-        let flip = sign_flip(1, &differences).expect("the differences are numbers");
-        assert_eq!(flip.standard_error, None);
-        agree("sign flip", flip.p_value, case.flip);
+    for Case { tested, flip } in cases::<Case>("tests.json", "differences") {
+        tested.agrees(difference(tested.level, &tested.arm, &tested.baseline));
+        let differences: Vec<f64> = tested.arm.iter().zip(&tested.baseline).map(|(a, b)| a - b).collect();
+        let ours = sign_flip(1, &differences).expect("the differences are numbers");
+        assert_eq!(ours.standard_error, None);
+        agree("sign flip", ours.p_value, flip);
     }
 }
 
@@ -302,37 +316,21 @@ fn paired_tests_are_those_of_scipy() {
 fn tests_of_two_samples_are_those_of_scipy() {
     #[derive(Deserialize)]
     struct Case {
-        arm: Vec<f64>,
-        baseline: Vec<f64>,
-        level: f64,
-        mean: f64,
-        deviation: f64,
-        t: f64,
-        p: f64,
-        low: f64,
-        high: f64,
-        effect: f64,
+        #[serde(flatten)]
+        tested: Tested,
         ratio: Expected,
         ratio_p: f64,
     }
-    for case in cases::<Case>("apart.json", "differences") {
-        let ours = apart(case.level, &case.arm, &case.baseline).expect("both have runs");
-        let test = ours.test.expect("the runs differ");
-        agree("mean", ours.mean, case.mean);
-        agree_if_any("deviation", ours.deviation, Some(case.deviation));
-        agree("t", test.t, case.t);
-        agree("p", test.p_value, case.p);
-        agree("low", test.interval.low, case.low);
-        agree("high", test.interval.high, case.high);
-        agree("effect", test.effect, case.effect);
+    for Case { tested, ratio: theirs, ratio_p } in cases::<Case>("apart.json", "differences") {
+        tested.agrees(apart(tested.level, &tested.arm, &tested.baseline));
         let [arm, baseline] =
-            [&case.arm, &case.baseline].map(|values| values.iter().map(|v| v + 1.0).collect::<Vec<_>>());
-        let ratio = ratio_apart(case.level, &arm, &baseline).expect("both have runs");
-        let interval = ratio.interval.expect("the runs differ");
-        agree("ratio", ratio.value, case.ratio.value);
-        agree("ratio's low", interval.low, case.ratio.low);
-        agree("ratio's high", interval.high, case.ratio.high);
-        agree_if_any("ratio's p", ratio.p_value, Some(case.ratio_p));
+            [&tested.arm, &tested.baseline].map(|values| values.iter().map(|v| v + 1.0).collect::<Vec<_>>());
+        let ours = ratio_apart(tested.level, &arm, &baseline).expect("both arms have runs");
+        let interval = ours.interval.expect("the runs differ");
+        agree("ratio", ours.value, theirs.value);
+        agree("ratio's low", interval.low, theirs.low);
+        agree("ratio's high", interval.high, theirs.high);
+        agree_if_any("ratio's p", ours.p_value, Some(ratio_p));
     }
 }
 

@@ -62,6 +62,8 @@ def arguments(folder: str, **more) -> Namespace:
 class Process(rows_here.Process):
     """miles' process for rollouts."""
 
+    divide = staticmethod(build_dp_schedule)
+
     def __init__(self, args: Namespace):
         self.args, self.source = args, load_function(args.data_source_path)(args)
         self.manager = object.__new__(RolloutManager.__ray_metadata__.modified_class)
@@ -88,13 +90,7 @@ class Process(rows_here.Process):
 
     def schedule(self, data: dict, parallel: dict) -> tuple:
         assert conversion.can_schedule_on_rollout_side(self.args, data, parallel)
-        return build_dp_schedule(
-            self.args,
-            parallel,
-            [len(tokens) for tokens in data["tokens"]],
-            global_batch_size=self.args.global_batch_size,
-            rollout_indices=data["rollout_ids"],
-        )
+        return super().schedule(data, parallel)
 
     def steps_of_rows(self, data: dict) -> list[list[int]]:
         """The rows of each optimizer step, where training processes make them: with FSDP, and of images."""

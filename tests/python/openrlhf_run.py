@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from recorded import ran
 
 HERE = Path(__file__).resolve().parent
 LONGEST = 16
@@ -106,28 +106,17 @@ def train(
     folder: Path, name: str, allot: dict[str, Any], *more: str, status: int = 0, data: str = "prompts"
 ) -> str:
     """What a run says. It ends with this status, or that is the failure."""
-    (folder / name).mkdir(exist_ok=True)
     environment = {
-        **os.environ,
         # DeepSpeed compiles its optimizer for CPUs with the ninja that is installed with it.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
         "DS_ACCELERATOR": "cpu",
-        "ALLOT_TEST_REQUESTS": str(folder / name / "requests"),
-        "ALLOT_TEST_REWARDS": str(folder / name / "rewards"),
     }
     program = [sys.executable, "-W", "ignore", str(HERE / "openrlhf_run.py")]
     command = [*program, *options(folder, name, allot, *more, data=data)]
-    with (folder / name / "log").open("w") as out:
-        done = subprocess.run(
-            command, env=environment, cwd=folder, stdout=out, stderr=subprocess.STDOUT, timeout=900
-        )
-    log = re.sub(r"\x1b\[\d*m", "", (folder / name / "log").read_text())
-    if done.returncode != status:
-        raise AssertionError(f"OpenRLHF ended with {done.returncode}:\n" + "\n".join(log.splitlines()[-60:]))
+    ended, log = ran(command, folder / name, environment)
+    if ended != status:
+        raise AssertionError(f"OpenRLHF ended with {ended}:\n" + "\n".join(log.splitlines()[-60:]))
     return log
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -114,6 +115,34 @@ def lines(folder: Path, kind: str) -> list[dict]:
     """A record's lines of a kind."""
     all_lines = map(json.loads, (Path(folder) / "record.jsonl").read_text().splitlines())
     return [line for line in all_lines if line["kind"] == kind]
+
+
+def counts(folder: Path) -> list[int]:
+    """How many rollouts were sampled of each prompt at a time."""
+    return [
+        len(sampled["rewards"]) + sampled.get("unscorable", 0)
+        for line in lines(folder, "rollouts")
+        for sampled in line["sampled"]
+    ]
+
+
+def ran(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """A trainer's program, run beside this folder, which gets its `log`: its status, and the log without colours."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests/python"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "ALLOT_TEST_REQUESTS": str(folder / "requests"),
+        "ALLOT_TEST_REWARDS": str(folder / "rewards"),
+        **environment,
+    }
+    folder.mkdir(exist_ok=True)
+    with (folder / "log").open("w") as out:
+        done = subprocess.run(
+            command, env=environment, cwd=folder.parent, stdout=out, stderr=subprocess.STDOUT, timeout=900
+        )
+    return done.returncode, re.sub(r"\x1b\[\d*m", "", (folder / "log").read_text())
 
 
 def rollouts(line: dict) -> list[dict]:

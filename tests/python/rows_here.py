@@ -13,6 +13,7 @@ import tempfile
 import types
 import unittest
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -160,6 +161,8 @@ class Process:
     """A trainer's process for rollouts, here, as far as batches pass through it."""
 
     args: Namespace
+    #: The trainer's function that divides rows.
+    divide: ClassVar[Callable]
 
     def batch(self, step: int) -> tuple[list, dict]:
         """A batch's rows, and what the trainer makes of them for training."""
@@ -167,7 +170,13 @@ class Process:
 
     def schedule(self, data: dict, parallel: dict) -> tuple:
         """How the trainer divides rows over data-parallel ranks, micro batches and steps."""
-        raise NotImplementedError
+        return self.divide(
+            self.args,
+            parallel,
+            [len(tokens) for tokens in data["tokens"]],
+            global_batch_size=self.args.global_batch_size,
+            rollout_indices=data["rollout_ids"],
+        )
 
     def reducer(self, total: list[int], lengths: list[int], masks: list, sums):
         """The trainer's reducer of a step's loss."""

@@ -35,6 +35,8 @@ def arguments(folder: str, **more) -> Namespace:
 class Process(rows_here.Process):
     """slime's process for rollouts."""
 
+    divide = staticmethod(build_dp_schedule)
+
     def __init__(self, args: Namespace):
         self.args, self.source = args, AllocatedSource(args)
         self.manager = object.__new__(RolloutManager.__ray_metadata__.modified_class)
@@ -46,15 +48,6 @@ class Process(rows_here.Process):
     def batch(self, step: int) -> tuple[list[Sample], dict]:
         rows, _ = self.manager._get_rollout_data(step)
         return rows, self.manager._convert_samples_to_train_data(rows)
-
-    def schedule(self, data: dict, parallel: dict) -> tuple:
-        return build_dp_schedule(
-            self.args,
-            parallel,
-            [len(tokens) for tokens in data["tokens"]],
-            global_batch_size=self.args.global_batch_size,
-            rollout_indices=data["rollout_ids"],
-        )
 
     def reducer(self, total: list[int], lengths: list[int], masks: list, sums):
         return get_sum_of_sample_mean(total, lengths, masks, sums, self.args.calculate_per_token_loss)

@@ -15,7 +15,7 @@ import unittest
 from importlib.util import find_spec
 from pathlib import Path
 
-from recorded import lines
+from recorded import counts, lines
 from recorded import allot as program
 
 if find_spec("verl") is None:
@@ -38,15 +38,6 @@ PILOT = {
 
 #: The run that the tests look at.
 WHOLE = {**PILOT, "budget": {"rollouts": 100}}
-
-
-def counts(folder: Path) -> list[int]:
-    """How many rollouts were sampled of each prompt at a time."""
-    return [
-        len(sampled["rewards"]) + sampled.get("unscorable", 0)
-        for line in lines(folder, "rollouts")
-        for sampled in line["sampled"]
-    ]
 
 
 def logged(log: str, name: str) -> list[float]:

@@ -6,16 +6,13 @@ verl is told of CPUs by verl_cpu.py, and samples by verl_cpu_rollout.py.
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas
 import torch
 import yaml
-from recorded import ROOT
+from recorded import ROOT, ran
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 HERE = Path(__file__).resolve().parent
@@ -117,27 +114,13 @@ def overrides(folder: Path, name: str, kwargs: dict, *more: str, data: str = "pr
 
 def train(folder: Path, name: str, kwargs: dict, *more: str, data: str = "prompts") -> str:
     """What a run of verl says. It ends with status 0, or that is the failure."""
-    (folder / name).mkdir(exist_ok=True)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "VERL_PLATFORM": "cpu",
-        "VERL_USE_EXTERNAL_MODULES": "verl_cpu",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "ALLOT_TEST_REQUESTS": str(folder / name / "requests"),
-        "ALLOT_TEST_REWARDS": str(folder / name / "rewards"),
-    }
+    environment = {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "verl_cpu"}
     arguments = overrides(folder, name, kwargs, *more, data=data)
-    with (folder / name / "log").open("w") as out:
-        command = [sys.executable, "-W", "ignore", "-m", "verl.trainer.main_ppo", *arguments]
-        done = subprocess.run(
-            command, env=environment, cwd=folder, stdout=out, stderr=subprocess.STDOUT, timeout=900
-        )
-    log = re.sub(r"\x1b\[\d*m", "", (folder / name / "log").read_text())
-    if done.returncode != 0:
+    command = [sys.executable, "-W", "ignore", "-m", "verl.trainer.main_ppo", *arguments]
+    ended, log = ran(command, folder / name, environment)
+    if ended != 0:
         told = [
             line for line in log.splitlines() if "target_num_threads" not in line and " INFO " not in line
         ]
-        raise AssertionError(f"verl ended with {done.returncode}:\n" + "\n".join(told[-60:]))
+        raise AssertionError(f"verl ended with {ended}:\n" + "\n".join(told[-60:]))
     return log

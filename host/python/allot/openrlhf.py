@@ -20,7 +20,6 @@ import pickle
 from typing import Any
 
 import ray
-import torch
 from openrlhf.datasets.utils import blending_datasets
 from openrlhf.trainer.ppo_trainer import PPOTrainer
 from openrlhf.trainer.ppo_utils.experience import Experience

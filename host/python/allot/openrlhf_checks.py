@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .allocator import Allocator
+from .changes import changes
 from .errors import Error
 
 #: The versions of OpenRLHF that whole runs were made with.
@@ -214,12 +215,5 @@ def _check_record(args: Any, folder: str | None) -> None:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What a run is that was another in its checkpoint: a clause, and the option to change."""
-    for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name), now.get(name)
-        if old == new:
-            continue
-        option = OPTIONS.get(name, f"`{name}` in --allot")
-        if name == "data":
-            yield "the data set has other prompts than the one that the run began with", option
-        else:
-            yield f"{name} is {new}, and was {old} when the run began", option
+    options = {name: OPTIONS.get(name, f"`{name}` in --allot") for name in {*before, *now}}
+    return changes(before, now, options, {name: name for name in options})

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .allocator import Allocator
+from .changes import changes
 from .errors import Error
 
 #: The versions of verl that whole runs were made with.
@@ -209,12 +210,5 @@ def check_ranks(config: Any, ranks: int) -> str | None:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What a run is that was another in its checkpoint: a clause, and the key to change."""
-    for name in sorted(before.keys() | now.keys()):
-        old, new = before.get(name), now.get(name)
-        if old == new:
-            continue
-        key = KEYS.get(name, f"`{name}` in {KWARGS}")
-        if name == "data":
-            yield "the data set has other prompts than the one that the run began with", key
-        else:
-            yield f"{key.split(',')[0]} is {new}, and was {old} when the run began", key
+    keys = {name: KEYS.get(name, f"`{name}` in {KWARGS}") for name in {*before, *now}}
+    return changes(before, now, keys, {name: key.split(",")[0] for name, key in keys.items()})

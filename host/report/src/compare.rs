@@ -78,22 +78,7 @@ pub fn compare(
         notes.extend(history.troubles.iter().map(|error| format!("`{}`: {error}", history.run)));
     }
     let groups = arms::grouped(histories, &question.order, &question.ignored, &mut notes)?;
-    let baseline = match &question.baseline {
-        None => {
-            let meant = question.order.first().filter(|name| arms::called(&groups, name).is_none());
-            if let Some(name) = meant {
-                let taken = &groups[0].name;
-                notes.push(format!(
-                    "no run of the baseline `{name}` can be used: arms are compared with `{taken}`"
-                ));
-            }
-            0
-        }
-        Some(name) => arms::called(&groups, name).ok_or_else(|| {
-            let names: Vec<String> = groups.iter().map(|g| format!("`{}`", g.name)).collect();
-            format!("no run belongs to the baseline `{name}`; there are {}", names.join(", "))
-        })?,
-    };
+    let baseline = baseline(&groups, question, &mut notes)?;
     let axes = axes(&groups, question.axis)?;
     let axis = axes[0];
     let margin = question.margin.unwrap_or(MARGIN);
@@ -163,6 +148,31 @@ pub fn compare(
     let alone = Frontier::of(&report).map(|frontier| frontier.words(&report));
     report.notes.extend(alone.unwrap_or_default());
     Ok((report, groups))
+}
+
+/// Returns the name of the baseline and the main axis of a comparison of these runs, without comparing them.
+///
+/// Fails with a message if there is nothing to compare, or if no arm is the baseline.
+pub fn settled(histories: Vec<History>, question: &Question) -> Result<(String, Axis), String> {
+    let mut notes = Vec::new();
+    let groups = arms::grouped(histories, &question.order, &question.ignored, &mut notes)?;
+    let baseline = baseline(&groups, question, &mut notes)?;
+    Ok((groups[baseline].name.clone(), axes(&groups, question.axis)?[0]))
+}
+
+/// Returns the place of the baseline among the arms: the named one, or the first.
+fn baseline(groups: &[Runs], question: &Question, notes: &mut Vec<String>) -> Result<usize, String> {
+    if let Some(name) = &question.baseline {
+        return arms::called(groups, name).ok_or_else(|| {
+            let names: Vec<String> = groups.iter().map(|g| format!("`{}`", g.name)).collect();
+            format!("no run belongs to the baseline `{name}`; there are {}", names.join(", "))
+        });
+    }
+    if let Some(name) = question.order.first().filter(|name| arms::called(groups, name).is_none()) {
+        let taken = &groups[0].name;
+        notes.push(format!("no run of the baseline `{name}` can be used: arms are compared with `{taken}`"));
+    }
+    Ok(0)
 }
 
 /// Returns each arm's accuracies for rliable: runs × parts of the held-out problems × points of the main

@@ -77,6 +77,11 @@ pub struct Answers<'r> {
 }
 
 impl Report {
+    /// Whether arms are compared with the baseline as two samples, not in pairs of one seed: some of them, at least.
+    pub fn has_unpaired(&self) -> bool {
+        self.differences.iter().any(|row| row.unpaired)
+    }
+
     /// Returns the findings by question; the question set in advance comes first.
     pub fn answers(&self) -> Vec<Answers<'_>> {
         let cost = self.targets.iter().find(|t| t.axis == self.axis).map(|target| Answers {

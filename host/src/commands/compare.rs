@@ -144,13 +144,13 @@ fn of_config(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
 
 /// Compares runs that are over.
 fn of_finished(command: &Compare, screen: &mut Screen<'_>) -> Result<Exit> {
+    let out = command.out.as_deref();
+    let _held = out.map(run_dir::lock).transpose()?;
     let mut gathered = gather::gather(&command.runs)?;
     command.asked.of(&mut gathered.question)?;
     screen.draw(format_args!("reading {} runs", gathered.runs.len()));
     let histories = gather::histories(&gathered)?;
-    let out = command.out.as_deref();
     let list = Finished::of(&gathered.runs, histories, &command.ignored, &gathered.question, out)?;
-    let _held = out.filter(|out| out.is_dir()).map(run_dir::lock).transpose()?;
     let folder = list.keep(out)?;
     report(&folder, command.json, screen)?;
     Ok(Exit::Good)

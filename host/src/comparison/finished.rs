@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use allot_base::{Error, Result, count, lasting, write_lasting};
 use allot_component::sha256;
 use allot_report::Axis;
-use allot_report::compare::{self, Question, complaints};
+use allot_report::compare::{Question, complaints, settled};
 use allot_report::history::History;
 use serde::{Deserialize, Serialize};
 
@@ -68,14 +68,8 @@ impl Finished {
             ignored: ignored.to_vec(),
             ..Question::default()
         };
-        let (report, _) = compare::compare(histories, &asked, Vec::new()).map_err(Error::new)?;
-        let list = Self {
-            runs,
-            ignored: ignored.to_vec(),
-            baseline: report.arms[report.baseline].name.clone(),
-            targets: asked.targets,
-            axis: report.axis,
-        };
+        let (baseline, axis) = settled(histories, &asked).map_err(Error::new)?;
+        let list = Self { runs, ignored: ignored.to_vec(), baseline, targets: asked.targets, axis };
         match (folder, old) {
             (Some(folder), Some(old)) => list.extending(old, folder),
             _ => Ok(list),

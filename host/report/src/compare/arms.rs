@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::fairness::sets;
 use super::task::of_one_task;
 use super::{cost, state};
 use crate::axis::{Axis, Costs};
-use crate::history::{self, History};
+use crate::history::{self, History, Step};
 use crate::report::{Arm, Measured, RunRow, State};
 
 /// The runs of an arm, by seed.
@@ -177,6 +176,21 @@ pub fn told(history: &History) -> BTreeMap<String, String> {
     told
 }
 
+/// Whether a key of a config sets this key of a record, or determines it.
+pub fn sets(set: &str, key: &str) -> bool {
+    // A record has the training sections of a config below one key.
+    let short = key.strip_prefix("training.").unwrap_or(key);
+    let below =
+        |key: &str| key.strip_prefix(set).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let of_groups = match set {
+        "run.groups" => ["run.pool", "limits.step_rollouts"].contains(&key),
+        "run.rollouts" => key == "limits.step_rollouts",
+        _ => false,
+    };
+    let sampling = set.strip_prefix("rollout.").is_some_and(|rest| short == format!("sampling.{rest}"));
+    below(key) || below(short) || of_groups || sampling
+}
+
 /// Collects the leaves of a value, by their paths.
 fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     match value {
@@ -230,13 +244,8 @@ fn each_seed_once(mut runs: Vec<History>, notes: &mut Vec<String>) -> Vec<Histor
 /// Whether two records are of the same training: they asked for the same, and each step came to the same rewards. Accuracies may be
 /// measured anew.
 fn is_copy(one: &History, other: &History) -> bool {
-    let steps = |run: &History| -> Vec<(f64, u64, u64)> {
-        run.steps
-            .iter()
-            .map(|step| (step.end.reward, step.end.effective, step.costs.spent.run_tokens))
-            .collect()
-    };
-    one.plans == other.plans && steps(one) == steps(other)
+    let of = |step: &Step| (step.end.reward, step.end.effective, step.costs.spent.run_tokens);
+    one.plans == other.plans && one.steps.iter().map(of).eq(other.steps.iter().map(of))
 }
 
 /// Returns the names of arms. Arms with the same name get the keys in which they differ added: as few as

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::arms::{sets, told};
 use super::finals::UNJUDGED;
 use super::pairing::{pairs, repeated, why};
-use super::{Runs, cost, state, told};
+use super::{Runs, cost, state};
 use crate::axis::Axis;
 use crate::history::History;
 use crate::number;
@@ -42,19 +43,6 @@ pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String
     warnings.extend(unjudged(groups));
     warnings.extend(failures(groups));
     (warnings, differing)
-}
-
-/// Whether a key of a config sets this key of a record, or determines it.
-pub fn sets(tuned: &str, key: &str) -> bool {
-    // A record has the training sections of a config below one key.
-    let key = key.strip_prefix("training.").unwrap_or(key);
-    let of_groups = match tuned {
-        "run.groups" => ["run.pool", "limits.step_rollouts"].contains(&key),
-        "run.rollouts" => key == "limits.step_rollouts",
-        _ => false,
-    };
-    let sampling = tuned.strip_prefix("rollout.").is_some_and(|rest| key == format!("sampling.{rest}"));
-    key == tuned || key.starts_with(&format!("{tuned}.")) || of_groups || sampling
 }
 
 /// Returns what all arms share, for the head of a report.
@@ -250,17 +238,11 @@ fn differing(groups: &[Runs]) -> Vec<Differing> {
 /// Warns of ignored keys in which runs differ, of an arm or of several.
 pub fn ignored(groups: &[Runs], ignored: &[String]) -> Vec<String> {
     let all: Vec<_> = groups.iter().flat_map(|g| &g.runs).map(told).collect();
-    let differs = |key: &&String| {
-        let of = |told: &BTreeMap<String, String>| {
-            let mut told = told.clone();
-            told.retain(|other, _| sets(key, other));
-            told
-        };
-        all.iter().any(|told| of(told) != of(&all[0]))
-    };
+    let differs = |key: &String| all.iter().any(|told| told.get(key) != all[0].get(key));
+    let set = |of: &&String| all.iter().flat_map(BTreeMap::keys).any(|key| sets(of, key) && differs(key));
     let words =
         |key: &String| format!("runs differ in `{key}`, which was to be ignored; results include its effect");
-    ignored.iter().filter(differs).map(words).collect()
+    ignored.iter().filter(set).map(words).collect()
 }
 
 /// Warns of budgets that differ.

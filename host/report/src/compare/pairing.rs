@@ -11,31 +11,35 @@ pub fn pairs<'g>(arm: &'g Runs, baseline: &'g Runs) -> Vec<(&'g History, &'g His
     arm.runs.iter().filter_map(|run| Some((run, other(run)?))).collect()
 }
 
-/// Whether two arms are compared as two samples. They are if a seed has several runs, as there is no telling which belong
-/// together; if no seed is in common; and if one is, but both have more runs, as one pair has no test.
-///
-/// It depends on the seeds alone, never on results.
+/// Whether an arm and the baseline are compared as two samples. It depends on the seeds alone, never on results.
 pub fn unpaired(arm: &Runs, baseline: &Runs) -> bool {
-    let common = seeds(arm).intersection(&seeds(baseline)).count();
-    let fewer = arm.runs.len().min(baseline.runs.len());
-    repeated(arm) || repeated(baseline) || common == 0 || (common == 1 && fewer > 1)
+    because(arm, baseline).is_some()
 }
 
-/// Returns why an arm and the baseline are compared as two samples, in words for a note; `None` if they are paired.
+/// Returns a note on why an arm and the baseline are compared as two samples; `None` if they are paired.
 pub fn why(arm: &Runs, baseline: &Runs) -> Option<String> {
     let (name, against) = (&arm.name, &baseline.name);
-    let repeats = [arm, baseline].into_iter().find(|runs| repeated(runs));
-    let common = seeds(arm).intersection(&seeds(baseline)).count();
-    let because = match (repeats, common) {
-        (Some(runs), _) => format!("`{}` has several runs of one seed", runs.name),
-        (None, 0) => "they have no seed in common".to_owned(),
-        (None, _) => "they have only one seed in common".to_owned(),
-    };
-    unpaired(arm, baseline).then(|| {
+    let note = |because| {
         format!(
             "the runs of `{name}` and `{against}` are compared unpaired, by Welch's t-test, because {because}"
         )
-    })
+    };
+    because(arm, baseline).map(note)
+}
+
+/// Returns the reason: a seed has several runs, and there is no telling which belong together; no seed is in common; or one is,
+/// but both arms have more runs, and one pair has no test.
+fn because(arm: &Runs, baseline: &Runs) -> Option<String> {
+    if let Some(runs) = [arm, baseline].into_iter().find(|runs| repeated(runs)) {
+        return Some(format!("`{}` has several runs of one seed", runs.name));
+    }
+    match seeds(arm).intersection(&seeds(baseline)).count() {
+        0 => Some("they have no seed in common".to_owned()),
+        1 if arm.runs.len().min(baseline.runs.len()) > 1 => {
+            Some("they have only one seed in common".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// Whether a seed of the arm has several runs.

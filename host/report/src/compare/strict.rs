@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fairness::sets;
-use super::{Runs, arms, state};
+use super::arms::{self, sets};
+use super::{Runs, state};
 use crate::history::History;
 use crate::report::State;
 

@@ -15,7 +15,7 @@ pub fn reading(report: &Report) -> Markup {
                 "is a policy with its settings. Its runs differ by their seed alone. A seed decides what is \
                  sampled, in which order, and by which luck; the same seed of two arms starts them alike, \
                  so arms are compared seed by seed."
-                @if report.differences.iter().any(|row| row.unpaired) {
+                @if report.has_unpaired() {
                     " Arms whose runs are not paired by seed are compared as two samples, by Welch's t-test; a ratio of their \
                      costs is that of the geometric means."
                 }

@@ -23,7 +23,7 @@ pub(super) fn other_targets(report: &Report) -> Table {
 }
 
 fn on(report: &Report, name: &'static str, title: String, wanted: impl Fn(&Target) -> bool) -> Table {
-    let apart = report.differences.iter().any(|row| row.unpaired);
+    let apart = report.has_unpaired();
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
         Column::new("target", "target", Shape::Number),

@@ -6,7 +6,8 @@ use crate::report::{Estimate, Finding, Outcome, Reached, Report, Target};
 
 const BASELINE: &str = "The baseline is not compared with itself";
 const FEW: &str = "Too few seeds for it";
-const APART: &str = " Rows without a p-value of sign flips are of unpaired runs: over all finished ones, by Welch's t-test, with the runs needed of each arm.";
+const APART: &str = " Rows without a p-value of sign flips are of unpaired runs: over all finished ones, by Welch's t-test, with \
+                     the runs needed of each arm.";
 
 /// Returns the result: a row for each arm, with costs to the first target on the main axis. It has only the
 /// most important numbers, to fit a page; other tables have the rest.
@@ -145,7 +146,7 @@ fn p_value(p: Option<f64>) -> Cell {
 
 /// Returns the differences to the baseline, seed by seed or of unpaired runs.
 pub(super) fn differences(report: &Report) -> Table {
-    let apart = report.differences.iter().any(|row| row.unpaired);
+    let apart = report.has_unpaired();
     let columns = vec![
         Column::new("arm", "arm", Shape::Words),
         Column::new(
