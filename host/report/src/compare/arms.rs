@@ -320,6 +320,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_key_of_a_config_sets_a_section_and_what_follows_from_it() {
+        for (key, set) in [
+            ("training", "training.out"),
+            ("optimizer", "training.optimizer.learning_rate"),
+            ("run.groups", "run.pool"),
+            ("run.rollouts", "limits.step_rollouts"),
+            ("rollout.temperature", "training.sampling.temperature"),
+        ] {
+            assert!(sets(key, set), "{key} {set}");
+            assert!(!sets(set, "run.group") && !sets("run.group", "run.groups"), "{set}");
+        }
+    }
+
+    #[test]
     fn arms_of_one_name_are_told_apart_by_as_few_keys_as_do() {
         let told = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
         let arm = |keep, rollouts, step, sha| -> BTreeMap<String, String> {
