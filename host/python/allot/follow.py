@@ -2,8 +2,8 @@
 
     python -m allot.follow runs/mine --to wandb
 
-It reads the folder that `allot train` writes, and only adds a file `followed-CLIENT.json` to it, with the client's run and the
-last line that was sent. The run does not know that it is followed: either may begin, stop and go on without the other.
+It reads the folder that `allot train` writes, and only adds `followed-CLIENT.json` to it, with the client's run and the last line
+that was sent, and `.followed-CLIENT.lock`, which holds off a second follower. The run does not know that it is followed: either may begin, stop and go on without the other.
 """
 
 from __future__ import annotations
@@ -111,8 +111,17 @@ def _alone(folder: Path, to: str) -> Iterator[None]:
 
 def _identity(folder: Path) -> str:
     """A hash of the folder's path and of the record's head."""
-    with (folder / "record.jsonl").open("rb") as file:
-        return hashlib.sha256(str(folder.resolve()).encode() + b"\n" + file.readline()).hexdigest()
+    return hashlib.sha256(str(folder.resolve()).encode() + b"\n" + _head(folder)).hexdigest()
+
+
+def _head(folder: Path) -> bytes:
+    """The first line of the run's record; empty if it is not whole yet."""
+    try:
+        with (folder / "record.jsonl").open("rb") as file:
+            head = file.readline()
+    except FileNotFoundError:
+        return b""
+    return head if head.endswith(b"\n") else b""
 
 
 @dataclass
@@ -292,7 +301,7 @@ def _client(to: str, about: ClientRun, known: str | None) -> Client:
 def _begun(folder: Path, wait: bool, stop: threading.Event, say: Callable[[str], None]) -> bool:
     """Waits until the run writes metrics. False if it was stopped before."""
     said = False
-    while not (all((folder / name).is_file() for name in ("resolved.toml", "metrics.jsonl")) and _headed(folder)):
+    while not (all((folder / name).is_file() for name in ("resolved.toml", "metrics.jsonl")) and _head(folder)):
         if folder.exists() and not folder.is_dir():
             raise Error(f"`{folder}` is a file", "name the folder of a run")
         if (folder / "runs").is_dir():
@@ -309,23 +318,10 @@ def _begun(folder: Path, wait: bool, stop: threading.Event, say: Callable[[str],
     return True
 
 
-def _headed(folder: Path) -> bool:
-    """Whether the record has its head."""
-    try:
-        with (folder / "record.jsonl").open("rb") as file:
-            return file.readline().endswith(b"\n")
-    except FileNotFoundError:
-        return False
-
-
 def _refuse_other_engines(folder: Path) -> None:
     """Raises an error for a record of a run that will never write metrics."""
-    try:
-        with (folder / "record.jsonl").open("rb") as file:
-            head = file.readline()
-    except FileNotFoundError:
-        return
-    if not head.endswith(b"\n"):
+    head = _head(folder)
+    if not head:
         return
     told = json.loads(head)
     if told.get("world") is not None:

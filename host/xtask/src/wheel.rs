@@ -7,7 +7,7 @@ use allot_base::{Error, Result};
 
 use crate::built::Built;
 use crate::files::{copy, made, write};
-use crate::folder::with_ending;
+use crate::folder::{files, with_ending};
 use crate::process::{command, output, run, target};
 use crate::sbom;
 
@@ -54,8 +54,7 @@ Root-Is-Purelib: false
     write(&information.join("sboms").join(sbom::NAME), &papers.sbom)?;
 
     made(&inside.join("allot"))?;
-    let files = std::fs::read_dir(python.join("allot")).map_err(|e| Error::file("read", &python, &e))?;
-    for file in files.flatten().map(|entry| entry.path()).filter(|path| path.is_file()) {
+    for file in files(&python.join("allot"))? {
         copy(&file, &inside.join("allot").join(file.file_name().unwrap_or_default()))?;
     }
     copy(&built.library, &inside.join("allot/_allot.abi3.so"))?;
