@@ -237,7 +237,7 @@ fn a_bench_tells_every_round() {
                 one["here"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap()).collect();
             assert!(seconds.len() == 2 && seconds.iter().all(|s| *s > 0.0), "{one}");
             assert_eq!(one["beside"], serde_json::json!([]), "{one}");
-            assert_eq!(one["limit"].as_array().unwrap().len(), 2, "{one}");
+            assert!(one["limit"].as_f64().unwrap() > 0.0, "{one}");
         }
     }
     let (_, told) = bench(&["decode", "--tokens", "9000"]);

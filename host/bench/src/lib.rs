@@ -88,9 +88,9 @@ pub struct Outcome {
     pub here: Vec<f64>,
     /// And in the peer, if there was one; else in the first kind of number, if there are several and this is another.
     pub beside: Vec<f64>,
-    /// Seconds that this machine's cores would take for it in each round, if they did nothing but multiply and read
-    /// weights: as fast as they did these just then. None on a GPU.
-    pub limit: Vec<f64>,
+    /// Seconds that this machine's cores would take for it, if they did nothing but multiply and read weights, as fast as they ever
+    /// did these between turns. None on a GPU.
+    pub limit: Option<f64>,
 }
 
 /// Where work is done, and in what kinds of number.
@@ -117,7 +117,8 @@ pub enum Weights<'a> {
 pub struct Bench {
     models: Vec<(Precision, Box<dyn Core>)>,
     shape: Shape,
-    limits: Option<MachineLimits>,
+    /// In each kind of number. None on a GPU.
+    fastest: Vec<Fastest>,
 }
 
 impl Bench {
@@ -135,9 +136,10 @@ impl Bench {
             Ok::<_, ModelError>((precision, place::core(&device, &checkpoint, setup)?))
         };
         let models = place.precisions.iter().map(model).collect::<std::result::Result<_, _>>()?;
-        let on_cpu = place.device == DeviceName::Cpu;
-        let limits = on_cpu.then(|| MachineLimits::new(place.threads)).transpose()?;
-        Ok(Self { models, shape, limits })
+        let looked_at = if place.device == DeviceName::Cpu { place.precisions } else { &[] };
+        let fastest = looked_at.iter().map(|dtype| Fastest::new(&shape, *dtype, place.threads));
+        let fastest = fastest.collect::<std::result::Result<_, _>>()?;
+        Ok(Self { models, shape, fastest })
     }
 
     /// Writes it down as a peer can read it.
@@ -159,7 +161,7 @@ impl Bench {
             tokens_a_round,
             here: Vec::new(),
             beside: Vec::new(),
-            limit: Vec::new(),
+            limit: None,
         };
         let mut outcomes: Vec<Outcome> = self.models.iter().map(|(dtype, _)| outcome(*dtype)).collect();
         for round in 0..=rounds as u64 {
@@ -173,6 +175,7 @@ impl Bench {
                     (Vec::new(), (0..batch).map(|_| any(tokens)).collect())
                 }
             };
+            self.fastest.iter_mut().for_each(Fastest::look);
             let mut times = Vec::with_capacity(outcomes.len());
             for (_, model) in &mut self.models {
                 // A peer's threads, and ours, look out for more work for a while after their last.
@@ -197,18 +200,44 @@ impl Bench {
             let theirs = json!({ "least": TURN.as_secs_f64(), "of": theirs });
             let theirs = peer.as_mut().map(|peer| peer.ask(&theirs)).transpose()?;
             if round > 0 {
-                let read = self.limits.as_ref().map(|limits| limits.read(LOOK));
                 for (i, outcome) in outcomes.iter_mut().enumerate() {
-                    if let Some((limits, read)) = self.limits.as_ref().zip(read) {
-                        let products = limits.products(outcome.dtype, LOOK);
-                        outcome.limit.push(limit(work, &self.shape, outcome.dtype, (products, read)));
-                    }
                     outcome.here.push(times[i]);
                     outcome.beside.extend(theirs.or((i > 0).then_some(times[0])));
                 }
             }
         }
+        self.fastest.iter_mut().for_each(Fastest::look);
+        for (outcome, fastest) in outcomes.iter_mut().zip(&self.fastest) {
+            outcome.limit = Some(limit(work, &self.shape, fastest));
+        }
         Ok(outcomes)
+    }
+}
+
+/// How fast this machine's cores are at best, in one kind of number. One look may meet another program's load that no turn met, so
+/// the fastest of all looks counts.
+struct Fastest {
+    machine: MachineLimits,
+    dtype: Precision,
+    /// Bytes of the weights.
+    weights: f64,
+    /// Operations a second.
+    products: f64,
+    /// Bytes a second.
+    read: f64,
+}
+
+impl Fastest {
+    fn new(shape: &Shape, dtype: Precision, threads: usize) -> std::result::Result<Self, ModelError> {
+        let weights = shape.parameters() * if dtype == Precision::Bf16 { 2 } else { 4 };
+        let machine = MachineLimits::new(threads, weights)?;
+        Ok(Self { machine, dtype, weights: weights as f64, products: 0.0, read: 0.0 })
+    }
+
+    /// Measures once more.
+    fn look(&mut self) {
+        self.read = self.read.max(self.machine.read(LOOK));
+        self.products = self.products.max(self.machine.products(self.dtype, LOOK));
     }
 }
 
@@ -255,8 +284,8 @@ fn train(model: &mut dyn Core, sequences: &[Vec<u32>], recompute: bool) -> Resul
 
 /// Seconds for products, at so many operations a second, and for reading weights, at so many bytes a second: whichever is
 /// longer, token by token. An update also moves weights, gradients and moments, four bytes each, in and out.
-fn limit(work: Work, shape: &Shape, dtype: Precision, (products, read): (f64, f64)) -> f64 {
-    let bytes = shape.parameters() as f64 * if dtype == Precision::Bf16 { 2.0 } else { 4.0 };
+fn limit(work: Work, shape: &Shape, fastest: &Fastest) -> f64 {
+    let Fastest { weights: bytes, products, read, .. } = *fastest;
     let pass = |operations: f64| (operations / products).max(bytes / read);
     match work {
         Work::Decode { batch, prompt, tokens } => {
@@ -334,10 +363,10 @@ impl Outcome {
         (!self.beside.is_empty()).then(|| self.tokens_a_round as f64 / median(&self.beside))
     }
 
-    /// The share of what the machine's cores can do: the median of the rounds.
+    /// The share of what the machine's cores can do: the median of the rounds. More than 1 says that another program kept the cores
+    /// from their best whenever the limit was measured.
     pub fn share(&self) -> Option<f64> {
-        let shares: Vec<f64> = self.here.iter().zip(&self.limit).map(|(here, limit)| limit / here).collect();
-        (!shares.is_empty()).then(|| median(&shares))
+        self.limit.map(|limit| limit / median(&self.here))
     }
 
     /// How many times as fast it is here: the median of the rounds, the lowest and the highest.

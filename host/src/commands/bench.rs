@@ -190,12 +190,20 @@ fn show(outcomes: &[Outcome], beside: &str, screen: &mut Screen<'_>) {
         let what = if several { what + dtype } else { what };
         let other = outcome.beside().map_or_else(|| "–".to_owned(), |beside| format!("{beside:.0}"));
         let ratio = outcome.ratio().map(|(median, low, high)| format!("{median:.2} ({low:.2}–{high:.2})"));
-        let share = outcome.share().map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", 100.0 * share));
+        let share = match outcome.share() {
+            Some(share) if share <= 1.0 => format!("{:.0} %", 100.0 * share),
+            _ => "–".to_owned(),
+        };
         screen.say(format_args!(
             "{what:<34}{:>14.0}{share:>14}{other:>14}  {}",
             outcome.here(),
             ratio.unwrap_or_default()
         ));
+    }
+    if outcomes.iter().filter_map(Outcome::share).any(|share| share > 1.0) {
+        screen.tell(
+            "note: whenever the limit was measured, another program kept the cores from it: no share of it",
+        );
     }
 }
 

@@ -16,8 +16,10 @@ use super::tile::ROWS;
 use super::unit::{Multiply, Pair, Unit};
 use crate::model::{ModelError, Precision};
 
-/// Numbers to read: far more than caches hold.
-const READ: usize = 1 << 26;
+/// Bytes to read at most: far more than caches hold.
+const MOST: usize = 1 << 28;
+/// Bytes that all threads read, at least, before they wait for each other.
+const TOGETHER: usize = 1 << 24;
 /// Streams that a core reads at once: more loads are in flight than with one.
 const STREAMS: usize = 4;
 /// Steps of products between two clock readings, per thread.
@@ -30,11 +32,12 @@ pub struct MachineLimits {
 }
 
 impl MachineLimits {
-    /// Returns measurements with this many threads.
-    pub fn new(threads: usize) -> Result<Self, ModelError> {
+    /// Returns measurements with this many threads, which read `bytes` again and again: as many as a model's weights have, since
+    /// caches hold those of a small one.
+    pub fn new(threads: usize, bytes: usize) -> Result<Self, ModelError> {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|e| ModelError::Threads(e.to_string()))?;
-        let mut numbers = vec![0.0; READ];
+        let mut numbers = vec![0.0; bytes.clamp(1 << 12, MOST) / size_of::<f32>()];
         // Written once: untouched pages may all map to one.
         pool.install(|| numbers.par_iter_mut().enumerate().for_each(|(i, x)| *x = i as f32));
         Ok(Self { pool, numbers })
@@ -42,13 +45,17 @@ impl MachineLimits {
 
     /// Returns bytes read per second, measured for at least `least`.
     pub fn read(&self, least: Duration) -> f64 {
-        let each = self.numbers.len() / self.pool.current_num_threads();
+        let each = self.numbers.len().div_ceil(self.pool.current_num_threads()).max(1);
+        let bytes = size_of_val(&self.numbers[..]);
+        let times = TOGETHER.div_ceil(bytes);
         let passes = self.again(least, || {
-            self.numbers.par_chunks_exact(each).for_each(|part| {
-                black_box(wide_op(Sum(part)));
+            self.numbers.par_chunks(each).with_max_len(1).for_each(|part| {
+                for _ in 0..times {
+                    black_box(wide_op(Sum(black_box(part))));
+                }
             });
         });
-        passes * size_of_val(&self.numbers[..]) as f64
+        passes * (times * bytes) as f64
     }
 
     /// Returns operations per second of products in this precision, measured for at least `least`.
@@ -158,9 +165,11 @@ mod tests {
     #[test]
     fn a_machine_reads_and_multiplies() {
         assert_eq!(wide_op(Sum(&[0.5; 1024])), 512.0);
-        let limits = MachineLimits::new(2).expect("threads");
         let least = Duration::from_millis(5);
-        assert!(limits.read(least) > 1e8);
+        for bytes in [1 << 20, usize::MAX] {
+            assert!(MachineLimits::new(2, bytes).expect("threads").read(least) > 1e8);
+        }
+        let limits = MachineLimits::new(2, 0).expect("threads");
         for precision in [Precision::F32, Precision::Bf16] {
             assert!(limits.products(precision, least) > 1e8);
         }
