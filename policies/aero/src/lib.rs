@@ -30,7 +30,7 @@ pub struct AeroSettings {
     #[setting(default = 2, minimum = 1)]
     extra: u32,
     /// The pass rate below which surplus wrong rollouts are dropped.
-    #[setting(default = 0.5)]
+    #[setting(default = 0.5, minimum = 0.0, maximum = 1.0)]
     below: f64,
     /// Wrong rollouts to keep for each correct one.
     #[setting(default = 1, minimum = 1)]
@@ -39,7 +39,7 @@ pub struct AeroSettings {
     #[setting(default = 4, minimum = 1)]
     keep: u32,
     /// Correct and wrong rollouts that the posterior starts with, each.
-    #[setting(default = 1.0)]
+    #[setting(default = 1.0, minimum = 0.01, maximum = 1000.0)]
     prior: f64,
 }
 
@@ -62,12 +62,6 @@ impl Policy for Aero {
                 "extra",
                 "must be at least a 256th of the rollouts after the first stage",
             ));
-        }
-        if !(0.0..=1.0).contains(&settings.below) {
-            return Err(bad_setting("below", "must be between 0 and 1"));
-        }
-        if !(settings.prior > 0.0 && settings.prior <= 1e6) {
-            return Err(bad_setting("prior", "must be above 0 and at most a million"));
         }
         Ok(())
     }
