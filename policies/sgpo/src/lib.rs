@@ -70,8 +70,8 @@ impl Policy for Sgpo {
 
     fn decide(settings: &SgpoSettings, run: &Run, state: &mut SgpoState, view: &View) -> Result<Plan, Error> {
         if view.round > 0 || !view.budget.open() {
-            // The profile's rollouts are not trained on.
-            let groups = view.groups.iter().filter(|_| state.trains.0);
+            // The profile's rollouts are not trained on. Before it, those that another policy asked for are.
+            let groups = view.groups.iter().filter(|_| state.trains.0 || state.profile.0 == 0);
             return Ok(Plan::train(groups.map(|g| Pick::all(g.prompt))));
         }
         if state.profile.0 == 0 {
