@@ -2,10 +2,10 @@
 //! that were trained on before, drawn one by one, more likely the larger their advantages were. Those older than a
 //! limit are gone.
 //!
-//! The abstract has the rules; no code of the authors was found. The numbers are from one reimplementation
-//! (`AdvantagePrioritizedReplayBuffer`, for verl), whose tests call them the paper's: half as many as are fresh, weights of
-//! (|A| + 1e-6)^0.5 without replacement, an age of at most 10 updates, 20 steps before the first; advantages stay as they
-//! were, and groups without variance are neither counted nor stored. Not faithful:
+//! The abstract has the rules; no code of the authors was found. The numbers are from one reimplementation for verl
+//! (`AdvantagePrioritizedReplayBuffer`), whose tests call them the paper's: half as many as are fresh, weights of
+//! (|A| + 1e-6)^0.5 without replacement, an age of at most 10 updates, 20 steps before the first. Advantages stay as
+//! they were, and groups without variance are neither counted nor stored. Not faithful:
 //!
 //! - Stored rollouts have the host's importance weight; that code's ratio is clipped alone.
 //! - A stored group stays whole until it is too old, so that its advantages follow from its rewards. That code has a
@@ -89,8 +89,8 @@ impl Policy for AdvantageReplay {
 type Advantages = Vec<Option<f64>>;
 
 impl AdvantageReplaySettings {
-    /// Each rollout's reward against the mean of those of its visit, and over their standard deviation (n - 1). Rollouts
-    /// of one age are of one visit.
+    /// Each rollout's reward against the mean of those of its visit, and over their standard deviation (n - 1).
+    /// Rollouts of one age are of one visit.
     pub fn advantages(&self, group: &Group) -> Advantages {
         let mut visits: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for (age, reward) in group.ages.iter().zip(&group.rewards) {

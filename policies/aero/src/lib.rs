@@ -1,6 +1,6 @@
-//! AERO (arXiv 2602.14338): samples a few rollouts of each prompt, and more where none is correct. Where most are wrong,
-//! drops wrong ones until both outcomes are as many. Groups of one outcome learn from a posterior of the pass rate
-//! instead of having no advantage.
+//! AERO (arXiv 2602.14338): samples a few rollouts of each prompt, and more where none is correct. Where most are
+//! wrong, keeps as many wrong ones as correct ones. Groups of one outcome have advantages by a posterior of the pass
+//! rate, where GRPO's are 0.
 //!
 //! The abstract could be read, its authors' code was not found. What the stages are is from the comments of one
 //! reimplementation (`rollout.py`'s `curate_rollouts`), which gives them as the paper's section 3: half of 16 rollouts
@@ -46,7 +46,8 @@ pub struct AeroSettings {
 impl Policy for Aero {
     const NAME: &'static str = "aero";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const SUMMARY: &'static str = "more rollouts until one is correct, as many wrong ones, a posterior where all are equal; not faithful";
+    const SUMMARY: &'static str =
+        "more rollouts where none is correct, as many wrong ones as correct, a posterior; not faithful";
     const NEEDS: Needs = Needs::STOPPING;
     type Settings = AeroSettings;
     type State = ();

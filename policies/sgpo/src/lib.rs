@@ -3,13 +3,12 @@
 //! to see one that is correct, one over the pass rate, and come in order from easy to hard.
 //!
 //! The abstract could be read; no code of the authors was found. The numbers are from one reimplementation for prime-rl
-//! (`efficient_rl/sgpo.py`), which names the paper's sections and equations: 8 rollouts of each prompt, a limit of 0.75, a
-//! tenth of the unsolved prompts, groups of 2, 4 or 8 (equations 7 and 10), unsolved prompts in groups of the phase's
-//! size (9 and 13). Not faithful:
+//! (`efficient_rl/sgpo.py`), which names the paper's equations: 8 rollouts of each prompt, a limit of 0.75, a tenth of
+//! the unsolved, groups of 2, 4 or 8 (7 and 10), unsolved prompts in groups of the phase's size (9, 13). Not faithful:
 //!
-//! - The run's budget pays for the profile, at most `share` of it: of a larger data set a part is drawn, profiled and
-//!   trained on. The paper profiles all of it before the run.
-//! - Each phase gets a part of the rest of the run, by what one pass over its prompts takes. In the paper each is trained
+//! - The run's budget pays for the profile, at most `share` of it. Prompts beyond that are left out. The paper profiles
+//!   all before the run.
+//! - Each phase gets a part of the rest of the run, by what a pass over its prompts takes. In the paper each is trained
 //!   until it converges. All have the same unsolved prompts.
 //! - A step has as many rollouts as a uniform policy's, so small groups are of more prompts.
 
@@ -54,15 +53,14 @@ pub struct SgpoState {
 impl Policy for Sgpo {
     const NAME: &'static str = "sgpo";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    const SUMMARY: &'static str =
-        "profiles prompts once, groups of one over the pass rate, easy to hard; not faithful in details";
+    const SUMMARY: &'static str = "groups of one over a profiled pass rate, easy prompts first; not faithful";
     const NEEDS: Needs = Needs::ANY_PROMPT;
     type Settings = SgpoSettings;
     type State = SgpoState;
 
     fn begin(settings: &SgpoSettings, _run: &Run) -> Result<SgpoState, Error> {
         if 1.0 / f64::from(settings.profile) > settings.trivial {
-            let reason = "no pass rate would be above 0 and at most `trivial`, so every prompt would be dropped or unsolved";
+            let reason = "no pass rate would be above 0 and at most `trivial`, so nothing could be learned";
             return Err(bad_setting("profile", reason));
         }
         Ok(SgpoState::default())
@@ -118,7 +116,7 @@ impl SgpoSettings {
         }
     }
 
-    /// The size of a prompt's groups, of which `k` of `n` rollouts were correct: one over the pass rate, rounded down to a
+    /// The size of a prompt's groups where `k` of `n` rollouts were correct: one over the pass rate, rounded down to a
     /// power of two. 0 for an unsolved prompt, none for one that is dropped.
     pub fn size(&self, n: u32, k: u32) -> Option<u32> {
         if n == 0 || f64::from(k) > self.trivial * f64::from(n) {
@@ -127,8 +125,8 @@ impl SgpoSettings {
         Some(n.checked_div(k).map_or(0, |over| (1 << over.ilog2()).clamp(2, self.most)))
     }
 
-    /// The size of groups now: each phase has a part of the run, by what a pass over its learnable prompts takes. None if
-    /// no prompt was kept.
+    /// The size of groups now: each phase has a part of the run, by what a pass over its learnable prompts takes. None
+    /// if no prompt was kept.
     fn phase(&self, state: &SgpoState, run: &Run, view: &View) -> Option<u32> {
         let mut sizes: Vec<u32> = state.kept.iter().map(|(_, size)| *size).filter(|size| *size > 0).collect();
         sizes.sort_unstable();
@@ -202,8 +200,7 @@ mod tests {
     fn groups_have_one_over_the_pass_rate_in_powers_of_two() {
         let settings = SgpoSettings::read(&run_with::<Sgpo>(&[])).unwrap();
         let sizes: Vec<Option<u32>> = (0..=8).map(|k| settings.size(8, k)).collect();
-        let two = Some(2);
-        assert_eq!(sizes, [Some(0), Some(8), Some(4), two, two, two, two, None, None]);
+        assert_eq!(sizes, [Some(0), Some(8), Some(4), Some(2), Some(2), Some(2), Some(2), None, None]);
         assert_eq!((settings.size(16, 1), settings.size(0, 0)), (Some(8), None), "8 at most");
     }
 
