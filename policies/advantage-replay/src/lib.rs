@@ -90,7 +90,7 @@ type Advantages = Vec<Option<f64>>;
 
 impl AdvantageReplaySettings {
     /// Each rollout's reward against the mean of those of its visit, and over their standard deviation (n - 1).
-    /// Rollouts of one age are of one visit.
+    /// Rollouts of one age are of one visit, or of visits under the same weights.
     pub fn advantages(&self, group: &Group) -> Advantages {
         let mut visits: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for (age, reward) in group.ages.iter().zip(&group.rewards) {
