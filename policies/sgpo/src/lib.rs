@@ -20,7 +20,7 @@ pub struct Sgpo;
 /// What a run may set.
 #[derive(Settings)]
 pub struct SgpoSettings {
-    /// Rollouts of each prompt in the profile.
+    /// Rollouts of each prompt in the profile; also the largest group.
     #[setting(default = 8, minimum = 2)]
     profile: u32,
     /// The largest share of the run's rollouts that the profile may take.
@@ -32,9 +32,6 @@ pub struct SgpoSettings {
     /// The share of unsolved prompts that is kept.
     #[setting(default = 0.1, minimum = 0.0, maximum = 1.0)]
     unsolved: f64,
-    /// The largest group.
-    #[setting(default = 8, minimum = 2)]
-    most: u32,
 }
 
 /// What it remembers.
@@ -122,7 +119,7 @@ impl SgpoSettings {
         if n == 0 || f64::from(k) > self.trivial * f64::from(n) {
             return None;
         }
-        Some(n.checked_div(k).map_or(0, |over| (1 << over.ilog2()).clamp(2, self.most)))
+        Some(n.checked_div(k).map_or(0, |over| (1 << over.ilog2()).max(2)))
     }
 
     /// The size of groups now: each phase has a part of the run, by what a pass over its learnable prompts takes. None
@@ -136,7 +133,7 @@ impl SgpoSettings {
             end += f64::from(**size);
             at < end
         });
-        now.or(sizes.last()).copied().or((!state.kept.is_empty()).then_some(self.most))
+        now.or(sizes.last()).copied().or((!state.kept.is_empty()).then_some(self.profile))
     }
 }
 
@@ -201,7 +198,7 @@ mod tests {
         let settings = SgpoSettings::read(&run_with::<Sgpo>(&[])).unwrap();
         let sizes: Vec<Option<u32>> = (0..=8).map(|k| settings.size(8, k)).collect();
         assert_eq!(sizes, [Some(0), Some(8), Some(4), Some(2), Some(2), Some(2), Some(2), None, None]);
-        assert_eq!((settings.size(16, 1), settings.size(0, 0)), (Some(8), None), "8 at most");
+        assert_eq!((settings.size(7, 1), settings.size(0, 0)), (Some(4), None), "of those that were judged");
     }
 
     #[test]
@@ -212,9 +209,8 @@ mod tests {
         let (state, mut all, size) = asked(&run, &begun, &view);
         assert_eq!((all.len(), size), (4, 8), "what a step may take");
         let trains = View { round: 1, groups: vec![made::group(0, &[1, 0])], ..made::view([]) };
-        let (state, _, size) = asked(&run, &state, &trains);
-        assert_eq!(size, 0);
-        all.extend(asked(&run, &state, &view).1);
+        let (state, none, _) = asked(&run, &state, &trains);
+        all.extend([none, asked(&run, &state, &view).1].concat());
         all.sort_unstable();
         assert_eq!(all, [0, 1, 2, 3, 4, 5], "each prompt once");
         (view.budget.step_rollouts, view.budget.run_rollouts) = (u32::MAX, 160);
