@@ -25,6 +25,8 @@ pub struct Native {
 pub fn all() -> Vec<Native> {
     vec![
         of::<adarft::AdaRft>(),
+        of::<advantage_replay::AdvantageReplay>(),
+        of::<aero::Aero>(),
         of::<ar3po::Ar3po>(),
         of::<uniform::Uniform>(),
         of::<dapo::Dapo>(),
@@ -43,6 +45,7 @@ pub fn all() -> Vec<Native> {
         of::<prospect::Prospect>(),
         of::<repo::RePo>(),
         of::<rl_zvp::RlZvp>(),
+        of::<sgpo::Sgpo>(),
         of::<spo::Spo>(),
         of::<strata::Strata>(),
         of::<tree_grpo::TreeGrpo>(),
@@ -158,6 +161,8 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
     }
     match native {
         "adarft" => settings::<adarft::AdaRft>(),
+        "advantage-replay" => settings::<advantage_replay::AdvantageReplay>(),
+        "aero" => settings::<aero::Aero>(),
         "ar3po" => settings::<ar3po::Ar3po>(),
         "info-steps" => settings::<info_steps::InfoSteps>(),
         "prospect" => settings::<prospect::Prospect>(),
@@ -176,6 +181,7 @@ pub fn defaults(native: &str) -> Vec<(String, ours::Value)> {
         "lilo" => settings::<lilo::Lilo>(),
         "mopps" => settings::<mopps::Mopps>(),
         "rl-zvp" => settings::<rl_zvp::RlZvp>(),
+        "sgpo" => settings::<sgpo::Sgpo>(),
         "spo" => settings::<spo::Spo>(),
         "strata" => settings::<strata::Strata>(),
         "tree-grpo" => settings::<tree_grpo::TreeGrpo>(),
