@@ -13,9 +13,9 @@ use super::protocol::{self, Greeting, Opinion, Question, Together, words};
 const LONGEST: (u64, u64) = (1 << 20, 1 << 12);
 /// How long a portion should take to judge: long beside what a line costs on its way, and short beside an answer's time
 /// limit, so that a process that hangs is noticed in time.
-const PORTION: Duration = Duration::from_millis(2);
+const PORTION: Duration = Duration::from_millis(5);
 /// The most answers of a portion, and how many times larger it may be than the one before.
-const MOST: (usize, usize) = (128, 4);
+const MOST: (usize, usize) = (256, 4);
 
 /// A running grader process.
 pub struct Process {
