@@ -16,6 +16,7 @@ import inspect
 import json
 import math
 import os
+import pickle
 import platform
 import sys
 
@@ -200,10 +201,12 @@ def main():
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout = sys.stderr
     functions = load(path, names)
-    hello = {"name": ", ".join(names), "version": f"Python {platform.python_version()}", "lists": True}
+    hello = {"name": ", ".join(names), "version": f"Python {platform.python_version()}", "lists": "pickle"}
     print(json.dumps(hello), file=out, flush=True)
     for line in requests:
         asked = json.loads(line)
+        if "pickle" in asked:
+            asked["list"] = pickle.loads(requests.read(asked["pickle"]))
         said = {"id": asked["id"]}
         if "list" in asked:
             said["list"] = on_each(functions, names, asked["list"], messages == "1")

@@ -7,7 +7,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::program::{Failure, Pipes, Program};
-use super::protocol::{self, Greeting, Opinion, Question, Together, words};
+use super::protocol::{self, Greeting, Lists, Opinion, Question, words};
 
 /// The longest line read from a grader, in bytes, and how much longer it may be for each of several answers.
 const LONGEST: (u64, u64) = (1 << 20, 1 << 12);
@@ -47,7 +47,7 @@ impl Process {
 
     /// Returns how many answers it should be asked about next in one line: 1 if it takes no lists.
     pub fn portion(&self) -> usize {
-        if self.greeting.lists { self.portion } else { 1 }
+        if self.greeting.lists == Lists::No { 1 } else { self.portion }
     }
 
     /// Returns whether the process still runs.
@@ -57,8 +57,8 @@ impl Process {
 
     /// Asks one question. The process can't be used after a failure.
     pub async fn ask(&mut self, question: &Question, limit: Duration) -> Result<Opinion, Failure> {
-        let line = question.line(self.asked + 1);
-        self.exchange(Some(line), limit, LONGEST.0, protocol::opinion).await
+        let line = question.line(self.asked + 1) + "\n";
+        self.exchange(Some(line.into_bytes()), limit, LONGEST.0, protocol::opinion).await
     }
 
     /// Asks about `count` answers that are compared, in one line. The process can't be used after a failure.
@@ -68,8 +68,8 @@ impl Process {
         count: usize,
         limit: Duration,
     ) -> Result<Vec<Opinion>, Failure> {
-        let line = protocol::lines(self.asked + 1, Together::Compared, group);
-        self.opinions(Some(line), count, limit).await
+        let line = protocol::group(self.asked + 1, group) + "\n";
+        self.opinions(Some(line.into_bytes()), count, limit).await
     }
 
     /// Sends a portion of answers. The process can't be used after a failure.
@@ -79,7 +79,7 @@ impl Process {
         limit: Duration,
     ) -> Result<(), Failure> {
         self.asked += 1;
-        let line = protocol::lines(self.asked, Together::Listed, portion);
+        let line = protocol::list(self.asked, self.greeting.lists, portion);
         self.began = Instant::now();
         match timeout(limit, write(&mut self.pipes.0, line)).await {
             Err(_) => Err(Failure::Late(limit)),
@@ -96,7 +96,7 @@ impl Process {
         count: usize,
         limit: Duration,
     ) -> Result<Vec<Opinion>, Failure> {
-        let line = next.map(|next| protocol::lines(self.asked + 1, Together::Listed, next));
+        let line = next.map(|next| protocol::list(self.asked + 1, self.greeting.lists, next));
         let opinions = self.opinions(line, count, limit).await?;
         let fit = PORTION.as_secs_f64() * count as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
         self.portion = (fit as usize).clamp(1, MOST.0.min(MOST.1 * self.portion));
@@ -106,7 +106,7 @@ impl Process {
 
     async fn opinions(
         &mut self,
-        line: Option<String>,
+        line: Option<Vec<u8>>,
         count: usize,
         limit: Duration,
     ) -> Result<Vec<Opinion>, Failure> {
@@ -117,7 +117,7 @@ impl Process {
     /// Reads the answer to the first line that has none, and meanwhile writes one.
     async fn exchange<T>(
         &mut self,
-        line: Option<String>,
+        line: Option<Vec<u8>>,
         limit: Duration,
         longest: u64,
         parse: impl FnOnce(&[u8], u64) -> Option<T>,
@@ -157,8 +157,8 @@ impl Process {
     }
 }
 
-async fn write(stdin: &mut ChildStdin, line: String) -> std::io::Result<()> {
-    stdin.write_all((line + "\n").as_bytes()).await?;
+async fn write(stdin: &mut ChildStdin, line: Vec<u8>) -> std::io::Result<()> {
+    stdin.write_all(&line).await?;
     stdin.flush().await
 }
 

@@ -14,7 +14,7 @@ use super::identity::GraderPreflight;
 use super::portions::{Next, Portions};
 use super::process::Process;
 use super::program::Failure;
-use super::protocol::{Opinion, Question};
+use super::protocol::{Lists, Opinion, Question};
 use super::workers::{Batch, Groups, Workers};
 
 /// How many processes may fail at the greeting before the run ends.
@@ -103,7 +103,7 @@ impl Shared {
         while let Some(next) = waiting.next(last.as_ref().map_or(1, Process::portion)) {
             let (process, fresh) = self.ready(last.take()).await?;
             last = match next {
-                Next::Portion(first) if process.greeting().lists => {
+                Next::Portion(first) if process.greeting().lists != Lists::No => {
                     self.portions(process, first, waiting, &mut told).await
                 }
                 Next::Portion(batch) | Next::Whole(batch) => {

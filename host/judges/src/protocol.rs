@@ -15,6 +15,7 @@ pub use allot_settings::words;
 use allot_tasks::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_pickle::SerOptions;
 
 /// A question to a grader.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,22 +63,26 @@ struct Asked<'q> {
     answer: &'q str,
 }
 
-/// Whether the answers of a line are judged one by one or compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Together {
-    /// Each by itself: `list`.
-    Listed,
-    /// With each other: `group`.
-    Compared,
+/// Returns the line about answers that are compared.
+pub fn group<'q>(id: u64, questions: impl Iterator<Item = &'q Question>) -> String {
+    several(id, "group", questions)
 }
 
-/// Returns the line about several answers.
-pub fn lines<'q>(id: u64, together: Together, questions: impl Iterator<Item = &'q Question>) -> String {
+/// Returns the line about answers that are judged one by one, for a process that takes them in this form, with its end.
+pub fn list<'q>(id: u64, lists: Lists, questions: impl Iterator<Item = &'q Question>) -> Vec<u8> {
+    if lists != Lists::Pickle {
+        return (several(id, "list", questions) + "\n").into_bytes();
+    }
     let asked: Vec<Asked<'_>> = questions.map(|question| question.asked(None)).collect();
-    let key = match together {
-        Together::Listed => "list",
-        Together::Compared => "group",
-    };
+    let pickled = serde_pickle::to_vec(&asked, SerOptions::new())
+        .expect("lists of texts under fixed names can be pickled");
+    let mut line = format!("{{\"id\":{id},\"pickle\":{}}}\n", pickled.len()).into_bytes();
+    line.extend(pickled);
+    line
+}
+
+fn several<'q>(id: u64, key: &str, questions: impl Iterator<Item = &'q Question>) -> String {
+    let asked: Vec<Asked<'_>> = questions.map(|question| question.asked(None)).collect();
     format!(r#"{{"id":{id},"{key}":{}}}"#, line_of(&asked))
 }
 
@@ -129,9 +134,36 @@ pub struct Hello {
 pub struct Greeting {
     name: Option<String>,
     version: Option<String>,
-    /// Whether it takes lists of answers.
+    /// Whether it takes lists of answers, and in which form.
     #[serde(default)]
-    pub lists: bool,
+    pub lists: Lists,
+}
+
+/// The form of lists that a process takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub enum Lists {
+    /// None: `false`.
+    #[default]
+    No,
+    /// JSON: `true`.
+    Json,
+    /// Python's pickle, for this program's own scripts: it is read in a third of the time. A line `{"id":2,"pickle":N}`
+    /// comes before its N bytes; the answer is JSON.
+    Pickle,
+}
+
+impl TryFrom<Value> for Lists {
+    type Error = &'static str;
+
+    fn try_from(said: Value) -> Result<Self, Self::Error> {
+        match said {
+            Value::Bool(false) => Ok(Self::No),
+            Value::Bool(true) => Ok(Self::Json),
+            Value::String(form) if form == "pickle" => Ok(Self::Pickle),
+            _ => Err("`lists` is true, false or \"pickle\""),
+        }
+    }
 }
 
 impl Greeting {
@@ -139,7 +171,7 @@ impl Greeting {
     pub fn read(said: &[u8]) -> Option<Self> {
         let Self { name, version, lists } = serde_json::from_slice(said).ok()?;
         let shown = |text: Option<String>| text.map(|text| words(text.as_bytes()));
-        let is_one = name.is_some() || version.is_some() || lists;
+        let is_one = name.is_some() || version.is_some() || lists != Lists::No;
         is_one.then(|| Self { name: shown(name), version: shown(version), lists })
     }
 
@@ -288,16 +320,19 @@ mod tests {
 
     #[test]
     fn a_judge_may_say_who_it_is() {
-        let hello = |name: Option<&str>, version: Option<&str>, lists| {
+        let hello = |name: Option<&str>, version: Option<&str>, lists: Lists| {
             Some(Greeting { name: name.map(str::to_owned), version: version.map(str::to_owned), lists })
         };
         assert_eq!(
             Greeting::read(b"{\"name\":\"x\",\"version\":\"1\"}\n"),
-            hello(Some("x"), Some("1"), false)
+            hello(Some("x"), Some("1"), Lists::No)
         );
-        assert_eq!(Greeting::read(br#"{"version":"1"}"#), hello(None, Some("1"), false));
-        assert_eq!(Greeting::read(br#"{"version":"1","lists":true}"#), hello(None, Some("1"), true));
-        for other in ["{}", "[]", r#"{"id":1,"correct":true}"#, r#"{"id":1,"version":"1"}"#] {
+        assert_eq!(Greeting::read(br#"{"version":"1"}"#), hello(None, Some("1"), Lists::No));
+        assert_eq!(Greeting::read(br#"{"version":"1","lists":true}"#), hello(None, Some("1"), Lists::Json));
+        assert_eq!(Greeting::read(br#"{"lists":"pickle"}"#), hello(None, None, Lists::Pickle));
+        for other in
+            ["{}", "[]", r#"{"id":1,"correct":true}"#, r#"{"id":1,"version":"1"}"#, r#"{"lists":"yaml"}"#]
+        {
             assert_eq!(Greeting::read(other.as_bytes()), None, "{other}");
         }
     }
