@@ -102,3 +102,35 @@ impl Queue {
         self.waiting.drain(..size).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(batch: Option<Batch>) -> Vec<usize> {
+        batch.into_iter().flatten().map(|(place, _)| place).collect()
+    }
+
+    #[test]
+    fn workers_share_what_waits_and_what_comes_back_is_first() {
+        let round = Portions::new(2);
+        let joined: Vec<bool> = (0..10).map(|place| round.add(place, Question::default())).collect();
+        assert_eq!(joined.iter().filter(|one| **one).count(), 2, "as many workers as there may be");
+        let Some(Next::Portion(first)) = round.next(8) else { panic!("ten wait") };
+        assert_eq!(places(Some(first)), [0, 1, 2, 3, 4], "half of it, for there are two workers");
+        let next = round.further(2);
+        assert_eq!(places(next.clone()), [5, 6]);
+        next.into_iter().for_each(|portion| round.back(portion));
+        assert_eq!(places(round.further(1)), [5]);
+        round.apart(vec![(1, Question::default()), (2, Question::default())]);
+        for place in [1, 2] {
+            let Some(Next::Whole(alone)) = round.next(8) else { panic!("it is to be asked about alone") };
+            assert_eq!(places(Some(alone)), [place]);
+        }
+        assert_eq!(places(round.further(8)), [6, 7], "half of four");
+        assert_eq!(places(round.further(8)), [8]);
+        assert_eq!(places(round.further(8)), [9]);
+        assert!(round.next(8).is_none());
+        assert!(round.add(10, Question::default()), "a worker that found nothing has gone");
+    }
+}
