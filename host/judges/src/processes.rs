@@ -156,7 +156,9 @@ impl Shared {
                 }
                 (Err(failure), next) => {
                     process.end().await;
-                    next.into_iter().for_each(|next| waiting.back(next));
+                    if let Some(next) = next {
+                        waiting.back(next);
+                    }
                     match (failure, &current[..]) {
                         // One that ended may have done so before this answer.
                         (Failure::Ended(_), _) | (_, [_, _, ..]) => waiting.apart(current),
