@@ -4,10 +4,12 @@
 //! `PEER` names a Python that has the peers (`benches/peers/graders` makes one), `ALLOT_DATA` a folder with `gsm8k` and
 //! `qwen_eval`, real answers; `ALLOT_PYTHON`, `ALLOT_WHEELS` and `ALLOT_HUMANEVAL` what `.ci/toolchains` fetches; `ALLOT_GRADERS` a folder with
 //! `rust.wasm` and `python.wasm`, built from what `allot new --kind grader` makes. What is missing is left out. `DIFFERENCES` names a file for each question on which the two differ. Graders that are named after
-//! `--` are measured alone.
+//! `--` are measured alone; `lists` are those that are processes, [by how many answers](lists) they are asked about.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
+#[path = "verdicts/lists.rs"]
+mod lists;
 #[path = "verdicts/ours.rs"]
 mod ours;
 #[path = "verdicts/peer.rs"]
@@ -44,10 +46,13 @@ const SECONDS: f64 = 1.0;
 const THINK: &str = r"(?s)\A<think>.*</think>";
 /// A judge in the lines that ours speak.
 const COMMAND: &str = "import json, sys
+print(json.dumps({'name': 'strip', 'lists': True}), flush=True)
+def judge(q):
+    return {'correct': any(q['answer'].strip() == gold.strip() for gold in q['gold'])}
 for line in sys.stdin:
     q = json.loads(line)
-    right = any(q['answer'].strip() == gold.strip() for gold in q['gold'])
-    print(json.dumps({'id': q['id'], 'correct': right}), flush=True)";
+    said = {'list': [judge(one) for one in q['list']]} if 'list' in q else judge(q)
+    print(json.dumps({'id': q['id'], **said}), flush=True)";
 
 /// A grader, what it judges, and what judges the same.
 struct Row {
@@ -63,6 +68,9 @@ struct Row {
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wanted = |grader: &str| only.is_empty() || only.iter().any(|name| name == grader);
+    if wanted("lists") && !only.is_empty() {
+        return lists();
+    }
     let mut file = std::env::var_os("DIFFERENCES").map(|path| File::create(path).unwrap());
     println!("| grader | on | peer | threads | ours, verdicts/s | peer, verdicts/s | ours ÷ peer | differ |");
     println!("|---|---|---|---|---|---|---|---|");
@@ -159,6 +167,20 @@ fn shown(x: f64) -> String {
     }
 }
 
+/// Graders that are processes, by how many answers they are asked about at a time.
+fn lists() {
+    println!(
+        "| grader | on | processes | answers at a time | ours/s | in memory/s | ratio | by a line/s | ratio |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let graders = ["functions", "command", "environment"];
+    for row in rows(&|grader| graders.contains(&grader)).iter().filter(|row| graders.contains(&row.grader)) {
+        for processes in [1, 2] {
+            lists::measure(row.grader, row.on, &row.ours, row.peer, processes, &row.batch);
+        }
+    }
+}
+
 fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     let mut all = Vec::new();
     let mut add = |grader, on, batch: &Rc<Batch>, ours, peer, threads| {
@@ -228,8 +250,12 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
     }
     if let (true, Some(batch)) = (wanted("functions"), &gsm8k) {
         let file = PathBuf::from(questions::printed(&["gsm8k"]).trim());
-        let functions =
-            FunctionsConfig { file, names: vec!["compute_score".to_owned()], messages: false, group: false };
+        let functions = FunctionsConfig {
+            file,
+            names: vec!["compute_score".to_owned()],
+            messages: false,
+            compares: None,
+        };
         let judge = GraderCommand::functions(&functions, &in_python, batch.questions[0].clone());
         add("functions", "GSM8K", batch, Ours::Processes(judge), "gsm8k strict", &[1, 2]);
     }

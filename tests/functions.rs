@@ -13,7 +13,7 @@ use std::process::Command;
 
 use allot_judges::processes::{GraderCommand, Processes};
 use allot_judges::protocol::{Judgement, Opinion, Question};
-use allot_settings::reward::{FunctionsConfig, JudgeConfig};
+use allot_settings::reward::{Compares, FunctionsConfig, JudgeConfig};
 use opinions::opinions_on;
 use scratch::Scratch;
 use skip::skip;
@@ -59,7 +59,7 @@ fn no_python() -> bool {
 /// What functions of a file say of answers, each with its gold answers and source.
 fn said(file: &Path, names: &[&str], messages: bool, asked: &[(&str, &[&str], &str)]) -> Vec<Opinion> {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let functions = FunctionsConfig { file: file.to_owned(), names, messages, group: false };
+    let functions = FunctionsConfig { file: file.to_owned(), names, messages, compares: None };
     let question = |(answer, gold, source): &(&str, &[&str], &str)| Question {
         gold: gold.iter().map(|g| (*g).to_owned()).collect(),
         answer: (*answer).to_owned(),
@@ -143,15 +143,87 @@ fn functions_of_trl_are_called_as_trl_calls_them() {
         false,
         &[("5", &["5"], ""), ("five", &["5"], ""), ("5", &[row], ""), ("none", &["5"], "")],
     );
-    let none = raised("ValueError: format gave no reward");
+    let none = raised("format gave no reward");
     assert_eq!(told, [parts(1.0, 1.0), parts(0.0, 0.5), parts(1.0, 1.0), none]);
     let told = said(&file, &["of_messages"], true, &[("5", &["5"], ""), ("4", &["5"], "")]);
     assert_eq!(told, [reward(1.0, None), reward(0.0, None)]);
     let told = said(&file, &["too_many"], false, &[("5", &["5"], "")]);
-    assert_eq!(told, [raised("ValueError: too_many gave 2 rewards for one completion")]);
+    assert_eq!(told, [raised("ValueError: too_many gave 2 rewards for 1 answer")]);
 }
 
-/// Functions that compare the answers to one prompt.
+/// Functions that do with an answer what it says, and note how many answers a process was asked about before.
+const HOSTILE: &str = r#"
+import os, time
+
+def compute_score(solution_str, ground_truth):
+    if solution_str == "raise":
+        raise ValueError("no idea")
+    if solution_str == "die":
+        os._exit(3)
+    if solution_str == "hang":
+        time.sleep(600)
+    if solution_str == "slow":
+        time.sleep(0.01)
+    if solution_str == "text":
+        return "none"
+    if solution_str == "nan":
+        return float("nan")
+    return float(solution_str == ground_truth)
+
+def batched(data_sources, solution_strs, ground_truths, extra_infos):
+    assert extra_infos == [{}] and data_sources == [""]
+    return [compute_score(s, g) for s, g in zip(solution_strs, ground_truths)]
+"#;
+
+/// Answers are judged in portions, whose size depends on the clock: verdicts do not, and an answer that fails costs itself.
+#[test]
+fn a_verdict_does_not_depend_on_the_portion_that_an_answer_is_in() {
+    if no_python() {
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.write("reward.py", HOSTILE);
+    let late = "the grader gave no answer within 2 s".to_owned();
+    let bad = "ValueError: could not convert string to float: 'none'";
+    let all: Vec<(&str, Opinion)> = (0..700)
+        .map(|i| match i {
+            300 => ("raise", raised("ValueError: no idea")),
+            301 => ("nan", raised("compute_score gave a reward of nan")),
+            420 => ("die", Err("the grader ended with exit status 3".to_owned())),
+            450 => ("text", raised(bad)),
+            500 => ("hang", Err(late.clone())),
+            600..630 => ("slow", reward(0.0, None)),
+            i if i % 3 == 0 => ("5", reward(1.0, None)),
+            _ => ("four", reward(0.0, None)),
+        })
+        .collect();
+    for (name, processes) in [("compute_score", 1), ("compute_score", 3), ("batched", 2)] {
+        let functions = FunctionsConfig {
+            file: scratch.path().join("reward.py"),
+            names: vec![name.to_owned()],
+            messages: false,
+            compares: None,
+        };
+        let question = |(answer, _): &(&str, Opinion)| Question {
+            gold: vec!["5".to_owned()],
+            answer: (*answer).to_owned(),
+            ..Question::default()
+        };
+        let settings =
+            JudgeConfig { seconds: 2.0, start_seconds: Some(60.0), processes, ..JudgeConfig::default() };
+        let mut pool = Processes::new(GraderCommand::functions(&functions, &settings, question(&all[0])));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let got = runtime.block_on(opinions_on(&mut pool, all.iter().map(question).collect())).unwrap();
+        assert_eq!(got.len(), all.len());
+        for (i, ((answer, expected), got)) in all.iter().zip(&got).enumerate() {
+            let nan = *answer == "nan" && name == "batched";
+            let expected = if nan { raised("batched gave a reward of nan") } else { expected.clone() };
+            assert_eq!(*got, expected, "answer {i}, {answer}, {name}, {processes} processes");
+        }
+    }
+}
+
+/// Functions that compare answers.
 const GROUPS: &str = r#"
 def longest(completions, solution, **kwargs):
     assert len(set(kwargs["prompts"])) == 1 and len(solution) == len(completions)
@@ -168,6 +240,10 @@ def few(completions, **kwargs):
 def odd(completions, **kwargs):
     return [float("nan") if c == "a" else 1.0 for c in completions]
 
+def prompts(prompts, completions, solution, **kwargs):
+    assert solution == ["bb"] * len(completions)
+    return [len(completions) + int(prompt.removeprefix("prompt ")) / 10 for prompt in prompts]
+
 def one(solution_str, ground_truth):
     return 1.0
 "#;
@@ -179,12 +255,12 @@ fn a_function_may_compare_all_answers_to_a_prompt() {
     }
     let scratch = Scratch::new();
     scratch.write("reward.py", GROUPS);
-    let said = |names: &[&str], answers: &[(u32, &str)]| {
+    let said = |compares, names: &[&str], answers: &[(u32, &str)]| {
         let functions = FunctionsConfig {
             file: scratch.path().join("reward.py"),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             messages: false,
-            group: true,
+            compares: Some(compares),
         };
         let question = |(group, answer): &(u32, &str)| Question {
             gold: vec!["bb".to_owned()],
@@ -201,25 +277,32 @@ fn a_function_may_compare_all_answers_to_a_prompt() {
     };
     // Two groups whose answers come in turn.
     let answers = [(1, "bb"), (2, "a"), (1, "b"), (2, "ccc"), (1, "aa"), (2, "none")];
-    let told = said(&["longest"], &answers);
+    let group = Compares::Group;
+    let told = said(group, &["longest"], &answers);
     let none = raised("longest gave no reward");
     let expected = [1.0, 0.0, 0.0, 0.0, 1.0].map(|x| reward(x, None));
     assert_eq!((&told[..5], &told[5]), (&expected[..], &none));
-    let told = said(&["ranks"], &answers[..5]);
+    let told = said(group, &["ranks"], &answers[..5]);
     let expected = [(2.0, true), (0.0, false), (1.0, false), (1.0, false), (0.0, false)];
     assert_eq!(told, expected.map(|(x, correct)| reward(x, Some(correct))));
-    let both = said(&["longest", "ranks"], &answers[..1]);
+    let both = said(group, &["longest", "ranks"], &answers[..1]);
     let parts = vec![("longest".to_owned(), 1.0), ("ranks".to_owned(), 0.0)];
     assert_eq!(both, [Ok(Judgement { correct: Some(true), parts, ..Judgement::default() })]);
     // What fails costs its group.
-    let told = said(&["few"], &[(1, "a"), (2, "a"), (2, "b")]);
-    let failed = raised("ValueError: few gave 1 rewards for 2 answers");
+    let told = said(group, &["few"], &[(1, "a"), (2, "a"), (2, "b")]);
+    let failed = raised("ValueError: few gave 1 reward for 2 answers");
     assert_eq!(told, [reward(1.0, None), failed.clone(), failed]);
-    let told = said(&["odd"], &[(1, "a"), (1, "b")]);
+    let told = said(group, &["odd"], &[(1, "a"), (1, "b")]);
     assert_eq!(told, [raised("odd gave a reward of nan"), reward(1.0, None)], "it costs its own answer");
-    let told = said(&["one"], &answers[..1]);
-    let lone = "TypeError: one takes one answer; with `group` it takes `completions` or `solution_strs`";
+    let told = said(group, &["one"], &answers[..1]);
+    let lone = "TypeError: one takes one answer; with `compares` it takes `completions` or `solution_strs`";
     assert_eq!(told, [raised(lone)]);
+    // All answers of a round are one list, each with its own prompt and gold answer.
+    let told = said(Compares::Round, &["prompts"], &answers[..3]);
+    assert_eq!(told, [3.1, 3.2, 3.1].map(|x| reward(x, None)));
+    let told = said(Compares::Round, &["ranks"], &answers[..3]);
+    let expected = [(2.0, true), (0.0, false), (1.0, false)];
+    assert_eq!(told, expected.map(|(x, correct)| reward(x, Some(correct))));
 }
 
 /// In a run, the answers of a request are compared with each other, and a run that is stopped goes on to the same rewards.
@@ -235,7 +318,7 @@ fn a_run_compares_the_answers_of_each_request() {
          return [float(len(c) == most) for c in completions]\n",
     );
     let functions = "grader = \"functions\"\ncorrect_from = 1.0\n[reward.functions]\nfile = \"reward.py\"\n\
-                     names = [\"longest\"]\ngroup = true";
+                     names = [\"longest\"]\ncompares = \"group\"";
     scratch.write("run.toml", config(functions));
     let said = scratch.allot(&["train", "run.toml", "--out", "run"]);
     assert!(said.ends_with("exit code 0"), "{said}");

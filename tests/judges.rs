@@ -133,6 +133,68 @@ fn gone(pid: &str) -> bool {
     }
 }
 
+/// Does with each answer what it says, and takes lists of them.
+const LISTS: &str = r#"
+import json, os, sys, time
+print(json.dumps({"name": "puppet", "version": "1", "lists": True}), flush=True)
+def judge(asked):
+    answer = asked["answer"]
+    if answer == "die":
+        os._exit(3)
+    if answer == "hang":
+        time.sleep(600)
+    if answer == "unsure":
+        return {"error": "no idea"}
+    return {} if answer == "nothing" else {"correct": answer == "right"}
+for line in sys.stdin:
+    asked = json.loads(line)
+    said = judge(asked) if "list" not in asked else {"list": [judge(one) for one in asked["list"]]}
+    if any(one["answer"] == "short" for one in asked.get("list", [asked])):
+        said = {"list": []}
+    with open("lists", "a") as file:
+        file.write(f"{len(asked.get('list', []))}\n")
+    print(json.dumps({"id": asked["id"], **said}), flush=True)
+"#;
+
+#[test]
+fn a_judge_that_takes_lists_is_asked_about_many_answers_at_once_and_loses_only_those_that_fail() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip("python3", "this machine has no `python3`");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let limit = Duration::from_secs(2);
+    let script = format!("import os; os.chdir({:?})\n{LISTS}", folder.path().display().to_string());
+    let command = Some(vec!["python3".to_owned(), "-c".to_owned(), script]);
+    let config = JudgeConfig { command, ..JudgeConfig::default() };
+    let all: Vec<(&str, Opinion)> = (0..600)
+        .map(|i| match i {
+            250 => ("die", unsure("ended with exit status 3")),
+            300 => ("hang", unsure("gave no answer within 2 s")),
+            350 => ("unsure", unsure("says: no idea")),
+            400 => ("nothing", Err(String::new())),
+            450 => ("short", Err(String::new())),
+            i if i % 3 == 0 => ("right", judged(true)),
+            _ => ("wrong", judged(false)),
+        })
+        .collect();
+    for processes in [1, 3] {
+        let command = GraderCommand::command(&config, question("hello"));
+        let mut pool = Processes::new(GraderCommand { processes, limit, ..command });
+        let asked: Vec<&str> = all.iter().map(|(answer, _)| *answer).collect();
+        for ((answer, expected), got) in all.iter().zip(ask(&mut pool, &asked).unwrap()) {
+            match got {
+                // Its line has an id that differs from call to call.
+                Err(why) if ["nothing", "short"].contains(answer) => {
+                    assert!(why.ends_with("which does not answer the question"), "{answer}: {why}");
+                }
+                got => assert_eq!(got, *expected, "{answer}, {processes} processes"),
+            }
+        }
+    }
+    let lists = std::fs::read_to_string(folder.path().join("lists")).unwrap();
+    assert!(lists.lines().any(|answers| answers.parse::<usize>().unwrap() > 16), "{lists}");
+}
+
 #[test]
 fn verdicts_come_in_the_order_of_the_answers_whoever_judged() {
     let folder = tempfile::tempdir().unwrap();

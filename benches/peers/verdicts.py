@@ -1,6 +1,6 @@
 """What trainers use in the place of each grader: the other side of `cargo bench --bench verdicts`, which starts it.
 
-    verdicts.py judge PEER PROCESSES    a line of JSON with all questions, then a line for each turn with its seconds
+    verdicts.py judge PEER PROCESSES    a line of JSON with all questions, then a line for each turn: its seconds, or a list
     verdicts.py rollouts FILE           real answers of Qwen2.5-Math, from its recorded evaluation, as questions
     verdicts.py countdown               puzzles of reasoning-gym, as questions
     verdicts.py gsm8k                   where verl's file of that name is
@@ -266,6 +266,9 @@ def serve(peer, processes):
     verdicts = [v[0] if isinstance(v, tuple) else v for v in said]
     print(json.dumps({"verdicts": verdicts, "why": [why[i] for i in range(len(said))]}), file=out, flush=True)
     for line in sys.stdin:
+        if line.startswith("{"):
+            print(json.dumps(judge(json.loads(line)["list"])), file=out, flush=True)
+            continue
         began, passes = time.perf_counter(), 0
         while not passes or time.perf_counter() - began < float(line):
             judge(timed)

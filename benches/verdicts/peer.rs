@@ -42,6 +42,14 @@ impl Peer {
         Some(peer)
     }
 
+    /// Its verdicts on questions that it is sent as a line of JSON.
+    pub fn ask(&mut self, questions: &[Question]) -> Vec<Option<bool>> {
+        let asked: Vec<_> = questions.iter().map(|q| json!({ "gold": q.gold, "answer": q.answer })).collect();
+        let line = json!({ "list": asked }).to_string() + "\n";
+        self.to.as_ref().unwrap().write_all(line.as_bytes()).unwrap();
+        serde_json::from_str(&self.line().unwrap()).unwrap()
+    }
+
     /// Verdicts a second, over so many seconds.
     pub fn rate(&mut self, seconds: f64) -> f64 {
         writeln!(self.to.as_ref().unwrap(), "{seconds}").unwrap();

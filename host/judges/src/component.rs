@@ -150,7 +150,7 @@ impl Components {
     /// Starts grading an answer, as soon as its batch is full. An answer that is compared waits for its group.
     pub fn begin(&mut self, place: usize, question: Question) {
         if self.compare() {
-            return self.groups.add(place, question);
+            return self.groups.add(question.group, place, question);
         }
         self.waiting.push((place, question));
         if self.waiting.len() == BATCH {

@@ -12,6 +12,7 @@ import inspect
 import itertools
 import json
 import os
+import pickle
 import platform
 import sys
 
@@ -34,8 +35,9 @@ class ReasoningGym:
 
     def __init__(self, task, settings, seed, size, episodes=False):
         from reasoning_gym.factory import DATASETS, create_dataset
+        from reasoning_gym.utils import extract_answer
 
-        self.task, self.stamp = task, None
+        self.task, self.stamp, self.extract = task, None, extract_answer
         if task not in DATASETS:
             refuse(task, "is no task of reasoning-gym")
         try:
@@ -57,12 +59,7 @@ class ReasoningGym:
 
     def rewards(self, index, answer, tag):
         entry = self.entry(index)
-        if tag:
-            from reasoning_gym.utils import extract_answer
-
-            found = extract_answer(answer, tag_name=tag)
-        else:
-            found = answer.strip()
+        found = self.extract(answer, tag_name=tag) if tag else answer.strip()
         try:
             return {"score": float(self.dataset.score_answer(found, entry))}
         except Exception:
@@ -181,10 +178,17 @@ def made(environment, task, settings, seed, size, episodes=False):
     return KINDS[environment](task, json.loads(settings), seed, size, episodes)
 
 
-def problem(gold):
-    where = [gold[key] for key in ("environment", "task", "settings", "seed", "size")]
-    settings = json.dumps(where[2], sort_keys=True)
-    return made(where[0], where[1], settings, where[3], where[4], gold.get("episodes", False))
+def where(gold):
+    """The arguments of `made` for a gold answer."""
+    environment, task, settings, seed, size = (gold[key] for key in ("environment", "task", "settings", "seed", "size"))
+    return environment, task, json.dumps(settings, sort_keys=True), seed, size, gold.get("episodes", False)
+
+
+@functools.lru_cache(maxsize=4096)
+def read(text):
+    """A gold answer, read once: where its problem is, the how-many-eth it is, and the tag of answers to it."""
+    gold = json.loads(text)
+    return where(gold), gold["index"], gold["tag"]
 
 
 def plain(value):
@@ -201,7 +205,7 @@ def make(requests, out):
         gold |= {"seed": request.get("seed"), "size": task["size"], "tag": tag}
         if request.get("episodes"):
             gold["episodes"] = True
-        one = problem(gold)
+        one = made(*where(gold))
         gold["version"] = [stamp, *(one.stamp or [])]
         for index, question, columns in one.problems():
             try:
@@ -222,28 +226,33 @@ def part(name):
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "_" for c in name)[:64]
 
 
+def verdict(asked):
+    """What is said of an answer, whatever becomes of others."""
+    try:
+        problem, index, tag = read(asked["gold"][0])
+        rewards = made(*problem).rewards(index, asked["answer"], tag)
+    except Exception as e:
+        return {"error": f"{type(e).__name__}: {e}"}
+    if len(rewards) == 1:
+        return {"reward": next(iter(rewards.values()))}
+    return {"rewards": {part(name): value for name, value in rewards.items()}}
+
+
 def judge(requests, out, environments):
     name = ", ".join(f"{environment} {version(environment)}" for environment in environments)
-    hello = {"name": name, "version": f"Python {platform.python_version()}"}
+    hello = {"name": name, "version": f"Python {platform.python_version()}", "lists": "pickle"}
     print(json.dumps(hello), file=out, flush=True)
     for line in requests:
         asked = json.loads(line)
-        said = {"id": asked["id"]}
-        try:
-            gold = json.loads(asked["gold"][0])
-            rewards = problem(gold).rewards(gold["index"], asked["answer"], gold["tag"])
-            if len(rewards) == 1:
-                said["reward"] = next(iter(rewards.values()))
-            else:
-                said["rewards"] = {part(name): value for name, value in rewards.items()}
-        except Exception as e:
-            said = {"id": asked["id"], "error": f"{type(e).__name__}: {e}"}
-        print(json.dumps(said), file=out, flush=True)
+        if "pickle" in asked:
+            asked["list"] = pickle.loads(requests.read(asked["pickle"]))
+        said = {"list": [verdict(one) for one in asked["list"]]} if "list" in asked else verdict(asked)
+        print(json.dumps({"id": asked["id"], **said}), file=out, flush=True)
 
 
 def main():
     # What a task prints is no answer, and what it reads is no request, in its own processes, too.
-    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), encoding="utf-8")
+    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), "rb", buffering=1 << 16)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout = sys.stderr

@@ -1,11 +1,12 @@
 """The judge of grader `functions`: reward functions as Python trainers have them, in a file of the user's.
 
-Asked about a group, it calls each function once for all answers to a prompt: TRL's with lists of them, and verl's batched
-ones with data_sources, solution_strs, ground_truths and extra_infos.
+A function with a parameter `completions` is called as TRL calls its `reward_funcs`, with lists; one with `solution_strs` as
+verl's batched reward manager calls its, with lists; any other as verl calls its `compute_score`: data_source, solution_str,
+ground_truth and extra_info, by these names. Each gets what it has parameters for.
 
-A function with a parameter `completions` is called as TRL calls its `reward_funcs`, with lists of one element each; any
-other as verl calls its `compute_score`: data_source, solution_str, ground_truth and extra_info, by these names. Each gets
-what it has parameters for. Of several gold answers the one counts that gives the highest reward.
+Asked about a `list` of answers, it calls each function for one answer after the other, with lists of one element where it
+takes lists; of several gold answers the one counts that gives the highest reward. Asked about a `group`, it calls each
+function once for all answers, which may be to one prompt or to several; only the first gold answer is used.
 
 Called with the file, whether completions are messages (1 or 0), and the functions' names."""
 
@@ -15,8 +16,13 @@ import inspect
 import json
 import math
 import os
+import pickle
 import platform
 import sys
+
+VERL = ("data_source", "solution_str", "ground_truth", "extra_info")
+# What is no awaitable, which takes long to find out of other objects.
+PLAIN = {float, int, bool, dict, list, tuple, type(None)}
 
 
 def load(path, names):
@@ -28,92 +34,103 @@ def load(path, names):
     missing = [name for name in names if not callable(getattr(module, name, None))]
     if missing:
         raise SystemExit(f"{path} has no function {missing[0]}")
-    return [getattr(module, name) for name in names]
+    return [Function(name, getattr(module, name)) for name in names]
 
 
-TAKEN = {}
+class Function:
+    """A reward function, and what it takes, looked up once: that takes longer than many a function does."""
+
+    def __init__(self, name, function):
+        self.name, self.function = name, function
+        taken = inspect.signature(function).parameters
+        self.takes = None if any(p.kind is p.VAR_KEYWORD for p in taken.values()) else set(taken)
+        self.is_trl, self.is_batched = "completions" in taken, "solution_strs" in taken
+        # verl's own four, which most functions take.
+        self.verl = tuple(field in taken or self.takes is None for field in VERL)
+
+    def call(self, given):
+        """Calls the function with what it has parameters for, of what is given, and waits for it if it is async."""
+        if self.takes is not None:
+            given = {name: value for name, value in given.items() if name in self.takes}
+        return waited(self.function(**given))
+
+    def of_one(self, asked, gold, messages):
+        """The function's reward of one answer, and whether it is correct where the function says so."""
+        if self.is_trl or self.is_batched:
+            return self.of_many([asked], [gold], messages)[0]
+        # What starts like a row is read; most gold answers do not.
+        row = as_row(gold) if gold[:1] in "{ \t\r\n" else None
+        source, answer, truth, extra = self.verl
+        given = {}
+        if answer:
+            given["solution_str"] = asked["answer"]
+        if truth:
+            given["ground_truth"] = gold if row is None else truth_of(row, gold)
+        if source:
+            given["data_source"] = asked["source"] if row is None else row.get("data_source", asked["source"])
+        if extra:
+            given["extra_info"] = None if row is None else row.get("extra_info")
+        said = self.function(**given)
+        return (said, None) if type(said) is float else told_of(waited(said))
+
+    def of_many(self, group, golds, messages):
+        """The function's rewards of answers that it is told of together, each with a gold answer."""
+        rows = [as_row(gold) for gold in golds]
+        if self.is_trl:
+            prompts, answers = [asked["prompt"] for asked in group], [asked["answer"] for asked in group]
+            if messages:
+                prompts = [[{"role": "user", "content": prompt}] for prompt in prompts]
+                answers = [[{"role": "assistant", "content": answer}] for answer in answers]
+            rows = [row if row is not None else truths(gold) for row, gold in zip(rows, golds)]
+            given = {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+            given |= {"prompts": prompts, "completions": answers, "completion_ids": [[] for _ in group]}
+            said = self.call({**given, "trainer_state": None})
+        elif self.is_batched:
+            rows = [row if row is not None else {} for row in rows]
+            given = {
+                "data_sources": [row.get("data_source", asked["source"]) for row, asked in zip(rows, group)],
+                "solution_strs": [asked["answer"] for asked in group],
+                "ground_truths": [truth_of(row, gold) for row, gold in zip(rows, golds)],
+                "extra_infos": [row.get("extra_info") or {} for row in rows],
+            }
+            said = self.call(given)
+        else:
+            raise TypeError(f"{self.name} takes one answer; with `compares` it takes `completions` or `solution_strs`")
+        said = list(said)
+        if len(said) != len(group):
+            raise ValueError(f"{self.name} gave {counted(said, 'reward')} for {counted(group, 'answer')}")
+        return [told_of(one) for one in said]
 
 
-def parameters(function):
-    """What a function takes, looked up once: that takes longer than many a function does."""
-    if id(function) not in TAKEN:
-        TAKEN[id(function)] = inspect.signature(function).parameters
-    return TAKEN[id(function)]
+def counted(things, name):
+    return f"{len(things)} {name}" if len(things) == 1 else f"{len(things)} {name}s"
 
 
-def call(function, given):
-    """Calls a function with what it has parameters for, of what is given, and waits for it if it is async."""
-    taken = parameters(function)
-    if not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
-        given = {name: value for name, value in given.items() if name in taken}
-    said = function(**given)
-    return asyncio.run(said) if inspect.isawaitable(said) else said
+def waited(said):
+    return said if type(said) in PLAIN or not inspect.isawaitable(said) else asyncio.run(said)
 
 
-def trl(function, asked, row, gold, messages):
-    prompt, answer = asked["prompt"], asked["answer"]
-    if messages:
-        prompt = [{"role": "user", "content": prompt}]
-        answer = [{"role": "assistant", "content": answer}]
-    columns = row if row is not None else {name: gold for name in ("answer", "solution", "ground_truth")}
-    columns = {name: [value] for name, value in columns.items()}
-    given = {**columns, "prompts": [prompt], "completions": [answer], "completion_ids": [[]], "trainer_state": None}
-    rewards = call(function, given)
-    if len(rewards) != 1:
-        raise ValueError(f"{function.__name__} gave {len(rewards)} rewards for one completion")
-    return rewards[0]
+def as_row(gold):
+    """A gold answer that is a whole row of the data set, as `answer = "*"` gives it."""
+    if gold is None or not gold.lstrip().startswith("{"):
+        return None
+    try:
+        return json.loads(gold)
+    except ValueError:
+        return None
 
 
-def verl(function, asked, row, gold):
-    row = row if row is not None else {}
+def truths(gold):
+    """The columns of a gold answer that is no row."""
+    return {name: gold for name in ("answer", "solution", "ground_truth")}
+
+
+def truth_of(row, gold):
     model = row.get("reward_model")
-    truth = model.get("ground_truth", gold) if isinstance(model, dict) else row.get("ground_truth", gold)
-    return call(
-        function,
-        {
-            "data_source": row.get("data_source", asked["source"]),
-            "solution_str": asked["answer"],
-            "ground_truth": truth,
-            "extra_info": row.get("extra_info"),
-        },
-    )
+    return model.get("ground_truth", gold) if isinstance(model, dict) else row.get("ground_truth", gold)
 
 
-def rewards_of(function, group, messages):
-    """A function's rewards of all answers to a prompt, and whether they are correct where it says so."""
-    first = group[0]
-    gold = first["gold"][0] if first["gold"] else None
-    row = as_row(gold)
-    answers = [asked["answer"] for asked in group]
-    if "completions" in parameters(function):
-        prompt = first["prompt"]
-        if messages:
-            prompt = [{"role": "user", "content": prompt}]
-            answers = [[{"role": "assistant", "content": answer}] for answer in answers]
-        columns = row if row is not None else {name: gold for name in ("answer", "solution", "ground_truth")}
-        given = {name: [value] * len(group) for name, value in columns.items()}
-        given |= {"prompts": [prompt] * len(group), "completions": answers, "completion_ids": [[]] * len(group)}
-        said = call(function, {**given, "trainer_state": None})
-    elif "solution_strs" in parameters(function):
-        row = row if row is not None else {}
-        model = row.get("reward_model")
-        truth = model.get("ground_truth", gold) if isinstance(model, dict) else row.get("ground_truth", gold)
-        given = {
-            "data_sources": row.get("data_source", first["source"]),
-            "ground_truths": truth,
-            "extra_infos": row.get("extra_info"),
-        }
-        given = {name: [value] * len(group) for name, value in given.items()}
-        said = call(function, {**given, "solution_strs": answers})
-    else:
-        raise TypeError(f"{function.__name__} takes one answer; with `group` it takes `completions` or `solution_strs`")
-    said = list(said)
-    if len(said) != len(group):
-        raise ValueError(f"{function.__name__} gave {len(said)} rewards for {len(group)} answers")
-    return [told_of(function, one) for one in said]
-
-
-def told_of(function, said):
+def told_of(said):
     """A reward, and whether the answer is correct where it says so."""
     correct = None
     if isinstance(said, dict):
@@ -126,40 +143,24 @@ def told_of(function, said):
     return (float(said), None if correct is None else bool(correct))
 
 
-def as_row(gold):
-    """A gold answer that is a whole row of the data set, as `answer = "*"` gives it."""
-    try:
-        row = json.loads(gold)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
-
-
 def judge(function, asked, messages):
-    """A function's reward, and whether the answer is correct where it says so."""
-    best = None
-    for gold in asked["gold"]:
-        row = as_row(gold)
-        if "completions" in parameters(function):
-            said = trl(function, asked, row, gold, messages)
-        else:
-            said = verl(function, asked, row, gold)
-        told = told_of(function, said)
-        if told is None:
-            continue
-        best = told if best is None or told[0] > best[0] else best
-    if best is None:
-        raise ValueError(f"{function.__name__} gave no reward")
-    return best
+    """A function's reward of an answer by its best gold answer, and whether it is correct where it says so."""
+    golds = asked["gold"]
+    if len(golds) == 1:
+        return function.of_one(asked, golds[0], messages)
+    told = [function.of_one(asked, gold, messages) for gold in golds]
+    return max((one for one in told if one is not None), key=lambda one: one[0], default=None)
 
 
 def verdict(names, told):
     """What is said of an answer, from each function's reward of it."""
+    if len(told) == 1 and told[0] is not None and told[0][1] is None and math.isfinite(told[0][0]):
+        return {"reward": told[0][0]}
     for name, one in zip(names, told):
-        if one is not None and not math.isfinite(one[0]):
+        if one is None:
+            return {"error": f"{name} gave no reward"}
+        if not math.isfinite(one[0]):
             return {"error": f"{name} gave a reward of {one[0]}"}
-    if any(one is None for one in told):
-        return {"error": f"{names[[one is None for one in told].index(True)]} gave no reward"}
     said = {}
     verdicts = [correct for _, correct in told if correct is not None]
     if verdicts:
@@ -171,27 +172,51 @@ def verdict(names, told):
     return said
 
 
+def on_each(functions, names, answers, messages):
+    """A verdict on each answer, whatever becomes of the others."""
+    said = []
+    for asked in answers:
+        try:
+            said.append(verdict(names, [judge(function, asked, messages) for function in functions]))
+        except Exception as e:
+            said.append(raised(e))
+    return said
+
+
+def on_all(functions, names, group, messages):
+    golds = [asked["gold"][0] if asked["gold"] else None for asked in group]
+    each = [function.of_many(group, golds, messages) for function in functions]
+    return [verdict(names, told) for told in zip(*each)]
+
+
+def raised(e):
+    return {"error": f"{type(e).__name__}: {e}"}
+
+
 def main():
     path, messages, *names = sys.argv[1:]
     # What a function prints is no answer, and what it reads is no request, in its own processes, too.
-    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), encoding="utf-8")
+    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), "rb", buffering=1 << 16)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout = sys.stderr
     functions = load(path, names)
-    hello = {"name": ", ".join(names), "version": f"Python {platform.python_version()}"}
+    hello = {"name": ", ".join(names), "version": f"Python {platform.python_version()}", "lists": "pickle"}
     print(json.dumps(hello), file=out, flush=True)
     for line in requests:
         asked = json.loads(line)
+        if "pickle" in asked:
+            asked["list"] = pickle.loads(requests.read(asked["pickle"]))
         said = {"id": asked["id"]}
-        try:
-            if "group" in asked:
-                each = [rewards_of(function, asked["group"], messages == "1") for function in functions]
-                said["group"] = [verdict(names, told) for told in zip(*each)]
-            else:
-                said |= verdict(names, [judge(function, asked, messages == "1") for function in functions])
-        except Exception as e:
-            said = {"id": asked["id"], "error": f"{type(e).__name__}: {e}"}
+        if "list" in asked:
+            said["list"] = on_each(functions, names, asked["list"], messages == "1")
+        elif "group" in asked:
+            try:
+                said["group"] = on_all(functions, names, asked["group"], messages == "1")
+            except Exception as e:
+                said |= raised(e)
+        else:
+            said |= on_each(functions, names, [asked], messages == "1")[0]
         print(json.dumps(said), file=out, flush=True)
 
 

@@ -15,6 +15,7 @@
 //! ```
 
 pub mod classes;
+mod command;
 pub mod component;
 mod endpoint;
 pub mod environment;
@@ -25,6 +26,7 @@ pub mod grader;
 pub mod graders;
 pub mod http;
 pub mod identity;
+mod portions;
 pub mod process;
 pub mod processes;
 pub mod program;

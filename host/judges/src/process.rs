@@ -1,35 +1,53 @@
-//! A grader process, which reads and writes one line of JSON for each answer; see [`super::protocol`].
+//! A grader process, which reads and writes lines of JSON; see [`super::protocol`].
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::program::{Failure, Pipes, Program};
-use super::protocol::{self, Hello, Opinion, Question, words};
+use super::protocol::{self, Greeting, Lists, Opinion, Question, words};
 
-/// The longest line read from a grader, in bytes.
-const LONGEST: u64 = 1 << 20;
+/// The longest line read from a grader, in bytes, and how much longer it may be for each of several answers.
+const LONGEST: (u64, u64) = (1 << 20, 1 << 12);
+/// How long a portion should take to judge: long beside what a line costs on its way, and short beside an answer's time
+/// limit, so that a process that hangs is noticed in time.
+const PORTION: Duration = Duration::from_millis(5);
+/// The most answers of a portion, and how many times larger it may be than the one before.
+const MOST: (usize, usize) = (256, 4);
 
 /// A running grader process.
 pub struct Process {
     program: Program,
     pipes: Pipes,
+    /// Number of lines that were written and read.
     asked: u64,
-    /// Its name and version, if it gave them before its first answer.
-    hello: Hello,
+    answered: u64,
+    /// What it said before its first answer.
+    greeting: Greeting,
+    /// How many answers its next portion has.
+    portion: usize,
+    /// When it had the line that it works on.
+    began: Instant,
 }
 
 impl Process {
     /// Starts a program with its arguments.
     pub fn start(words: &[String]) -> Result<Self, Failure> {
         let (program, pipes) = Program::start(words)?;
-        Ok(Self { program, pipes, asked: 0, hello: Hello::default() })
+        let (greeting, began) = (Greeting::default(), Instant::now());
+        Ok(Self { program, pipes, asked: 0, answered: 0, greeting, portion: 1, began })
     }
 
-    /// Returns its name and version, if it gave them before its first answer.
-    pub fn hello(&self) -> &Hello {
-        &self.hello
+    /// Returns what it said before its first answer.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Returns how many answers it should be asked about next in one line: 1 if it takes no lists.
+    pub fn portion(&self) -> usize {
+        if self.greeting.lists == Lists::No { 1 } else { self.portion }
     }
 
     /// Returns whether the process still runs.
@@ -39,44 +57,94 @@ impl Process {
 
     /// Asks one question. The process can't be used after a failure.
     pub async fn ask(&mut self, question: &Question, limit: Duration) -> Result<Opinion, Failure> {
-        let (line, parse) = (|id| question.line(id), |said: &[u8], id| protocol::opinion(said, id));
-        self.exchange(line, parse, limit).await
+        let line = question.line(self.asked + 1) + "\n";
+        self.exchange(Some(line.into_bytes()), limit, LONGEST.0, protocol::opinion).await
     }
 
-    /// Asks about all answers of a group in one question. The process can't be used after a failure.
-    pub async fn ask_group(&mut self, group: &[Question], limit: Duration) -> Result<Vec<Opinion>, Failure> {
-        let parse = |said: &[u8], id| protocol::opinions(said, id, group.len());
-        self.exchange(|id| Question::lines(group, id), parse, limit).await
+    /// Asks about `count` answers that are compared, in one line. The process can't be used after a failure.
+    pub async fn ask_group<'q>(
+        &mut self,
+        group: impl Iterator<Item = &'q Question>,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Vec<Opinion>, Failure> {
+        let line = protocol::group(self.asked + 1, group) + "\n";
+        self.opinions(Some(line.into_bytes()), count, limit).await
     }
 
-    /// Writes a line and reads the answer to it.
+    /// Sends a portion of answers. The process can't be used after a failure.
+    pub async fn send<'q>(
+        &mut self,
+        portion: impl Iterator<Item = &'q Question>,
+        limit: Duration,
+    ) -> Result<(), Failure> {
+        self.asked += 1;
+        let line = protocol::list(self.asked, self.greeting.lists, portion);
+        self.began = Instant::now();
+        match timeout(limit, write(&mut self.pipes.0, line)).await {
+            Err(_) => Err(Failure::Late(limit)),
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(self.program.ended().await),
+        }
+    }
+
+    /// Returns the opinions on the portion of `count` answers that was sent first. Meanwhile it sends the next one, if
+    /// there is one. The process can't be used after a failure.
+    pub async fn advance<'q>(
+        &mut self,
+        next: Option<impl Iterator<Item = &'q Question>>,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Vec<Opinion>, Failure> {
+        let line = next.map(|next| protocol::list(self.asked + 1, self.greeting.lists, next));
+        let opinions = self.opinions(line, count, limit).await?;
+        let fit = PORTION.as_secs_f64() * count as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
+        self.portion = (fit as usize).clamp(1, MOST.0.min(MOST.1 * self.portion));
+        self.began = Instant::now();
+        Ok(opinions)
+    }
+
+    async fn opinions(
+        &mut self,
+        line: Option<Vec<u8>>,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Vec<Opinion>, Failure> {
+        let longest = LONGEST.0 + LONGEST.1 * count as u64;
+        self.exchange(line, limit, longest, |said, id| protocol::opinions(said, id, count)).await
+    }
+
+    /// Reads the answer to the first line that has none, and meanwhile writes one.
     async fn exchange<T>(
         &mut self,
-        line: impl FnOnce(u64) -> String,
-        parse: impl FnOnce(&[u8], u64) -> Option<T>,
+        line: Option<Vec<u8>>,
         limit: Duration,
+        longest: u64,
+        parse: impl FnOnce(&[u8], u64) -> Option<T>,
     ) -> Result<T, Failure> {
-        self.asked += 1;
-        let line = line(self.asked) + "\n";
+        self.asked += u64::from(line.is_some());
+        self.answered += 1;
         let (stdin, stdout) = &mut self.pipes;
-        let exchange = async {
-            stdin.write_all(line.as_bytes()).await?;
-            stdin.flush().await?;
-            let mut said = Vec::new();
-            (&mut *stdout).take(LONGEST).read_until(b'\n', &mut said).await?;
-            if self.asked == 1
-                && let Some(hello) = Hello::read(&said)
-            {
-                self.hello = hello;
-                said.clear();
-                (&mut *stdout).take(LONGEST).read_until(b'\n', &mut said).await?;
+        let writing = async {
+            match line {
+                Some(line) => write(stdin, line).await,
+                None => Ok(()),
             }
-            Ok::<_, std::io::Error>(said)
         };
-        match timeout(limit, exchange).await {
+        let reading = async {
+            let said = read(stdout, longest).await?;
+            if self.answered == 1
+                && let Some(greeting) = Greeting::read(&said)
+            {
+                self.greeting = greeting;
+                return read(stdout, longest).await;
+            }
+            Ok(said)
+        };
+        match timeout(limit, async { tokio::try_join!(writing, reading) }).await {
             Err(_) => Err(Failure::Late(limit)),
-            Ok(Ok(said)) if !said.is_empty() => {
-                parse(&said, self.asked).ok_or_else(|| Failure::Garbage(words(&said)))
+            Ok(Ok(((), said))) if !said.is_empty() => {
+                parse(&said, self.answered).ok_or_else(|| Failure::Garbage(words(&said)))
             }
             // It closed its output or its input.
             Ok(_) => Err(self.program.ended().await),
@@ -87,4 +155,15 @@ impl Process {
     pub async fn end(self) {
         self.program.end().await;
     }
+}
+
+async fn write(stdin: &mut ChildStdin, line: Vec<u8>) -> std::io::Result<()> {
+    stdin.write_all(&line).await?;
+    stdin.flush().await
+}
+
+async fn read(stdout: &mut BufReader<ChildStdout>, longest: u64) -> std::io::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    stdout.take(longest).read_until(b'\n', &mut said).await?;
+    Ok(said)
 }

@@ -1,185 +1,39 @@
-//! A grader that consists of equal processes. Each answer goes to one of them, under a time limit. If a
-//! process fails, its answer is unscorable and another process starts. Opinions are ordered by the answers'
-//! places, so it does not matter which process graded an answer.
+//! A grader that consists of equal processes. Each answer goes to one of them, under a time limit. A process that takes
+//! lists is asked about a portion of answers in one line, and has the next portion before it has answered this one. If a
+//! process fails, another one starts: an answer of a portion is then asked about by itself, and one by itself is unscorable.
+//! So it does not matter which process graded an answer, and with which others.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use allot_base::{Error, Result};
+use allot_base::Result;
 use allot_remote::runtime;
-use allot_settings::reward::{FunctionsConfig, JudgeConfig};
+use allot_settings::reward::Compares;
 
-use super::environment::SCRIPT;
-use super::identity::{GraderPreflight, Identity};
+pub use super::command::GraderCommand;
+use super::identity::GraderPreflight;
+use super::portions::{Next, Portions};
 use super::process::Process;
 use super::program::Failure;
-use super::protocol::{Opinion, Question};
+use super::protocol::{Lists, Opinion, Question};
 use super::workers::{Batch, Groups, Workers};
 
-/// The script of grader `math-verify`.
-const MATH_VERIFY: &str = crate::python::math::JUDGE;
-/// The script of grader `functions`.
-const FUNCTIONS: &str = include_str!("functions.py");
 /// How many processes may fail at the greeting before the run ends.
 const TRIES: u32 = 3;
 
-/// How a grader process is started and queried.
-#[derive(Clone, Debug)]
-pub struct GraderCommand {
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// Its name in messages.
-    pub name: String,
-    /// Number of concurrent processes.
-    pub processes: usize,
-    /// The time limit of one answer.
-    pub limit: Duration,
-    /// The time limit of a start, up to the answer to the greeting.
-    pub patience: Duration,
-    /// The question that a new process must answer; any answer will do.
-    pub greeting: Question,
-    /// The hint of the error if no process starts.
-    pub hint: String,
-    /// The words that identify it: a command without the paths of files that it names.
-    pub words: Vec<String>,
-    /// Its identity when the run began. A process with another identity is an error.
-    pub known: Option<Identity>,
-    /// Whether all answers of a group are asked about together.
-    pub group: bool,
-}
-
-impl GraderCommand {
-    /// Returns the command from the config.
-    pub fn command(config: &JudgeConfig, greeting: Question) -> Self {
-        let command = config.command.clone().unwrap_or_default();
-        let name = command.join(" ");
-        let hint = format!("try it by hand: echo '{}' | {name}", greeting.line(1).replace('\'', r"'\''"));
-        Self { name, hint, ..Self::of(config, greeting, command.clone(), command) }
-    }
-
-    /// Returns the built-in `math-verify` grader. `command` names a Python with the package installed.
-    pub fn math_verify(config: &JudgeConfig, greeting: Question) -> Self {
-        let name = format!("{} math_verify.py", config.python().join(" "));
-        let hint = "install math-verify with `pip install math-verify==0.8.0`, or set `command` in \
-                    [reward.process] to a Python that has it";
-        let script = Self::script(config, greeting, ("math_verify.py", MATH_VERIFY), Vec::new());
-        Self { name, hint: hint.to_owned(), ..script }
-    }
-
-    /// Returns the built-in grader for reward functions in a Python file. `command` names a Python that has
-    /// the packages which the file imports.
-    pub fn functions(functions: &FunctionsConfig, config: &JudgeConfig, greeting: Question) -> Self {
-        let (file, names) = (functions.file.display().to_string(), functions.names.join(", "));
-        let name = format!("{names} of {file}");
-        let hint = format!(
-            "try it by hand: {} {file}; or set `command` in [reward.process] to another Python",
-            config.python().join(" ")
-        );
-        let messages = u8::from(functions.messages).to_string();
-        let arguments = [file, messages].into_iter().chain(functions.names.iter().cloned()).collect();
-        let script = Self::script(config, greeting, ("functions.py", FUNCTIONS), arguments);
-        Self { name, hint, group: functions.group, ..script }
-    }
-
-    /// Returns the built-in grader for environments. `command` names a Python with these packages.
-    pub fn environment(packages: Vec<String>, config: &JudgeConfig, greeting: Question) -> Self {
-        let name = format!("{} environment.py {}", config.python().join(" "), packages.join(" "));
-        let hint = "set `command` in [reward.process] to a Python with the packages that made the problems";
-        let arguments = ["judge".to_owned()].into_iter().chain(packages).collect();
-        let script = Self::script(config, greeting, ("environment.py", SCRIPT), arguments);
-        Self { name, hint: hint.to_owned(), ..script }
-    }
-
-    /// Returns a built-in script with its arguments, run by the config's Python.
-    fn script(
-        config: &JudgeConfig,
-        greeting: Question,
-        (file, source): (&str, &str),
-        arguments: Vec<String>,
-    ) -> Self {
-        let script = ["-c".to_owned(), source.to_owned()];
-        let command = config.python().into_iter().chain(script).chain(arguments.iter().cloned()).collect();
-        let words = [file.to_owned(), source.to_owned()].into_iter().chain(arguments).collect();
-        Self::of(config, greeting, command, words)
-    }
-
-    fn of(config: &JudgeConfig, greeting: Question, command: Vec<String>, words: Vec<String>) -> Self {
-        Self {
-            command,
-            name: String::new(),
-            processes: config.processes,
-            limit: Duration::from_secs_f64(config.seconds),
-            patience: Duration::from_secs_f64(config.start_seconds()),
-            greeting,
-            hint: String::new(),
-            words,
-            known: None,
-            group: false,
-        }
-    }
-
-    /// Returns a process that has answered the greeting. A failure here is not caused by an answer; `tries`
-    /// failures are an error.
-    async fn start(&self, mut tries: u32) -> Result<(Process, GraderPreflight)> {
-        let (process, opinion) = loop {
-            match self.preflight().await {
-                Ok(preflight) => break preflight,
-                Err(failure) if tries <= 1 => return Err(self.unusable(&failure)),
-                Err(_) => tries -= 1,
-            }
-        };
-        let identity = Identity::of(&self.words, process.hello().clone())?;
-        if let Some(how) = self.known.as_ref().and_then(|known| identity.apart(known, &self.words)) {
-            let error = Error::new(format!("the grader `{}` changed during the run: {how}", self.name));
-            return Err(error.hint("restore it as it was when the run began, and continue with --resume"));
-        }
-        Ok((process, GraderPreflight { identity, words: self.words.clone(), opinion, compares: self.group }))
-    }
-
-    async fn preflight(&self) -> std::result::Result<(Process, Opinion), Failure> {
-        let mut process = Process::start(&self.command)?;
-        let asked = if self.group {
-            let group = std::slice::from_ref(&self.greeting);
-            process.ask_group(group, self.patience).await.map(|mut opinions| opinions.remove(0))
-        } else {
-            process.ask(&self.greeting, self.patience).await
-        };
-        match asked {
-            Ok(opinion) => Ok((process, opinion)),
-            Err(failure) => {
-                process.end().await;
-                Err(failure)
-            }
-        }
-    }
-
-    fn unusable(&self, failure: &Failure) -> Error {
-        let (name, question) = (&self.name, self.greeting.line(1));
-        let hint = match failure {
-            Failure::Unstarted(_) | Failure::Ended(_) => self.hint.clone(),
-            Failure::Late(_) | Failure::Garbage(_) => format!(
-                "answer each line like {question} with a line like {}, or {}, and print nothing else",
-                r#"{"id":1,"correct":true}"#, r#"{"id":1,"error":"why not"}"#
-            ),
-        };
-        let slow = matches!(failure, Failure::Late(_))
-            .then_some("raise `reward.process.start_seconds` if it starts slowly");
-        Error::new(format!("the grader `{name}` {failure}")).hint(hint).hints(slow)
-    }
-}
-
-/// The opinions on them.
+/// Opinions, with the places of their answers.
 type Told = Vec<(usize, Opinion)>;
 
 /// A grader that consists of processes. They start when they are needed, and end with it.
 pub struct Processes {
     shared: Arc<Shared>,
-    workers: Workers<Batch, Told>,
+    workers: Workers<Arc<Portions>, Told>,
+    /// What waits for a process in this round.
+    waiting: Arc<Portions>,
     /// Answers whose group is not complete, if groups are asked about.
     groups: Groups,
 }
 
-/// The state that all questions share.
+/// The state that all workers share.
 struct Shared {
     command: GraderCommand,
     /// Processes that wait for a question. The lock is never held across an await.
@@ -192,19 +46,17 @@ impl Processes {
         let processes = command.processes;
         let shared = Arc::new(Shared { command, idle: Mutex::default() });
         let asked = Arc::clone(&shared);
-        let workers = Workers::waiting(processes, move |asked_about: Batch| {
+        let workers = Workers::waiting(processes, move |waiting: Arc<Portions>| {
             let shared = Arc::clone(&asked);
-            async move {
-                let (places, questions): (Vec<usize>, Vec<Question>) = asked_about.into_iter().unzip();
-                Ok(places.into_iter().zip(shared.opinions(&questions).await?).collect())
-            }
+            async move { shared.work(&waiting).await }
         });
-        Self { shared, workers, groups: Groups::default() }
+        let waiting = Arc::new(Portions::new(processes));
+        Self { shared, workers, waiting, groups: Groups::default() }
     }
 
-    /// Returns whether answers of a group are compared.
+    /// Returns whether answers are compared.
     pub fn compare(&self) -> bool {
-        self.shared.command.group
+        self.shared.command.compares.is_some()
     }
 
     /// Starts a process, sends it the greeting and ends it. Must not be called from async code.
@@ -216,20 +68,25 @@ impl Processes {
         })
     }
 
-    /// Asks a question without waiting for the opinion. A question about a group waits for the others of its group.
+    /// Asks a question without waiting for the opinion. If answers are compared, it waits for the others.
     pub fn begin(&mut self, place: usize, question: Question) {
-        if self.compare() {
-            self.groups.add(place, question);
-        } else {
-            self.workers.begin(vec![(place, question)]);
+        match self.shared.command.compares {
+            Some(Compares::Group) => self.groups.add(question.group, place, question),
+            Some(Compares::Round) => self.groups.add(0, place, question),
+            None if self.waiting.add(place, question) => self.workers.begin(Arc::clone(&self.waiting)),
+            None => {}
         }
     }
 
     /// Returns the opinions on all questions, by place, in any order: no group gets further answers. Fails if no process
     /// can be started.
-    pub async fn finish(&mut self) -> Result<Vec<(usize, Opinion)>> {
+    pub async fn finish(&mut self) -> Result<Told> {
+        let fresh = Arc::new(Portions::new(self.shared.command.processes));
+        let waiting = std::mem::replace(&mut self.waiting, fresh);
         for group in self.groups.complete() {
-            self.workers.begin(group);
+            if waiting.add_whole(group) {
+                self.workers.begin(Arc::clone(&waiting));
+            }
         }
         Ok(self.workers.finish().await?.into_iter().flatten().collect())
     }
@@ -240,21 +97,95 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queries an idle process or a new one about one answer, or about all answers of a group. Fails if none can be
-    /// started.
-    async fn opinions(&self, questions: &[Question]) -> Result<Vec<Opinion>> {
-        let waiting = self.idle().pop();
-        // A process that ended after its last answer is replaced; its end says nothing about this answer.
-        let (mut process, mut fresh) = match waiting.map(|mut process| (process.runs(), process)) {
-            Some((true, process)) => (process, false),
-            _ => (self.command.start(TRIES).await?.0, true),
-        };
-        let answered = loop {
-            let asked = match questions {
-                [question] if !self.command.group => {
-                    process.ask(question, self.command.limit).await.map(|opinion| vec![opinion])
+    /// Asks a process about what waits, until nothing does. Fails if none can be started.
+    async fn work(&self, waiting: &Portions) -> Result<Told> {
+        let (mut told, mut last) = (Told::new(), None);
+        while let Some(next) = waiting.next(last.as_ref().map_or(1, Process::portion)) {
+            let (process, fresh) = self.ready(last.take()).await?;
+            last = match next {
+                Next::Portion(first) if process.greeting().lists != Lists::No => {
+                    self.portions(process, first, waiting, &mut told).await
                 }
-                group => process.ask_group(group, self.command.limit).await,
+                Next::Portion(batch) | Next::Whole(batch) => {
+                    self.whole(process, fresh, batch, &mut told).await?
+                }
+            };
+        }
+        self.idle().extend(last);
+        Ok(told)
+    }
+
+    /// Returns this process, an idle one or a new one, and whether it is new. A process that ended after its last answer
+    /// is replaced; its end says nothing about the next answer. Fails if none can be started.
+    async fn ready(&self, last: Option<Process>) -> Result<(Process, bool)> {
+        let waiting = last.or_else(|| self.idle().pop());
+        match waiting.map(|mut process| (process.runs(), process)) {
+            Some((true, process)) => Ok((process, false)),
+            _ => Ok((self.command.start(TRIES).await?.0, true)),
+        }
+    }
+
+    /// Asks a process about one portion after the other, and sends each while the one before is judged. Returns the
+    /// process, unless it failed: then nothing is said of the portion that it had.
+    async fn portions(
+        &self,
+        mut process: Process,
+        first: Batch,
+        waiting: &Portions,
+        told: &mut Told,
+    ) -> Option<Process> {
+        let (limit, mut current) = (self.command.limit, first);
+        let mut sent = process.send(questions(&current), limit).await;
+        loop {
+            // Of slow answers none waits behind another, where a further worker might take it.
+            let size = process.portion();
+            let next = if size > 1 { waiting.further(size) } else { None };
+            let answered = match sent {
+                Ok(()) => process.advance(next.as_deref().map(questions), current.len(), limit).await,
+                Err(failure) => Err(failure),
+            };
+            match (answered, next) {
+                (Ok(opinions), next) => {
+                    told.extend(
+                        current.iter().zip(opinions).map(|((place, _), opinion)| (*place, said(opinion))),
+                    );
+                    match next {
+                        Some(next) => (current, sent) = (next, Ok(())),
+                        None => return Some(process),
+                    }
+                }
+                (Err(failure), next) => {
+                    process.end().await;
+                    if let Some(next) = next {
+                        waiting.back(next);
+                    }
+                    match (failure, &current[..]) {
+                        // One that ended may have done so before this answer.
+                        (Failure::Ended(_), _) | (_, [_, _, ..]) => waiting.apart(current),
+                        (failure, _) => told.extend(failed(&failure, &current)),
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Asks a process about one answer, or about all of a group. Returns the process, unless it failed: then none of them has
+    /// a verdict. Fails if none can be started.
+    async fn whole(
+        &self,
+        mut process: Process,
+        mut fresh: bool,
+        batch: Batch,
+        told: &mut Told,
+    ) -> Result<Option<Process>> {
+        let limit = self.command.limit;
+        let answered = loop {
+            let asked = match &batch[..] {
+                [(_, question)] if self.command.compares.is_none() => {
+                    process.ask(question, limit).await.map(|opinion| vec![opinion])
+                }
+                group => process.ask_group(questions(group), group.len(), limit).await,
             };
             match asked {
                 // The previous answer may have ended the process. A new process is asked; its failure is
@@ -268,14 +199,28 @@ impl Shared {
         };
         match answered {
             Ok(opinions) => {
-                self.idle().push(process);
-                let told = |opinion: Opinion| opinion.map_err(|why| format!("the grader says: {why}"));
-                Ok(opinions.into_iter().map(told).collect())
+                told.extend(batch.iter().zip(opinions).map(|((place, _), opinion)| (*place, said(opinion))));
+                Ok(Some(process))
             }
             Err(failure) => {
                 process.end().await;
-                Ok(vec![Err(format!("the grader {failure}")); questions.len()])
+                told.extend(failed(&failure, &batch));
+                Ok(None)
             }
         }
     }
+}
+
+fn questions(batch: &[(usize, Question)]) -> impl Iterator<Item = &Question> {
+    batch.iter().map(|(_, question)| question)
+}
+
+/// Returns a process's opinion as the run is told it.
+fn said(opinion: Opinion) -> Opinion {
+    opinion.map_err(|why| format!("the grader says: {why}"))
+}
+
+/// Returns that none of these answers has a verdict.
+fn failed(failure: &Failure, batch: &[(usize, Question)]) -> impl Iterator<Item = (usize, Opinion)> {
+    batch.iter().map(move |(place, _)| (*place, Err(format!("the grader {failure}"))))
 }

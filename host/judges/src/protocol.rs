@@ -4,6 +4,9 @@
 //! `{"id":1,"correct":true}`, by `{"id":1,"reward":0.5}` or
 //! `{"id":1,"rewards":{"format":1.0,"tests":0.25}}` with or without `correct`, or by `{"id":1,"error":"why
 //! not"}`. Before its first answer it may give its name and version: `{"name":"my-judge","version":"1.2"}`.
+//!
+//! A process that adds `"lists":true` to them is sent many answers in one line, `{"id":2,"list":[{"gold":["5"],…},…]}`, and
+//! answers `{"id":2,"list":[{"correct":true},…]}`. Answers that are compared are sent in the same way, under `group`.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +15,7 @@ pub use allot_settings::words;
 use allot_tasks::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_pickle::SerOptions;
 
 /// A question to a grader.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,27 +43,52 @@ impl Question {
 
     /// Returns the line that a grader process reads.
     pub fn line(&self, id: u64) -> String {
-        let mut asked = serde_json::Map::from_iter([("id".to_owned(), id.into())]);
-        asked.extend(self.fields());
-        Value::Object(asked).to_string()
+        line_of(&self.asked(Some(id)))
     }
 
-    /// Returns the line for all answers of a group.
-    pub fn lines(group: &[Self], id: u64) -> String {
-        let group: Vec<Value> = group.iter().map(|question| Value::Object(question.fields())).collect();
-        serde_json::json!({ "id": id, "group": group }).to_string()
-    }
-
-    fn fields(&self) -> serde_json::Map<String, Value> {
+    fn asked(&self, id: Option<u64>) -> Asked<'_> {
         let Self { gold, answer, prompt, source, .. } = self;
-        let fields = [
-            ("gold", gold.clone().into()),
-            ("prompt", prompt.clone().into()),
-            ("source", source.clone().into()),
-            ("answer", answer.clone().into()),
-        ];
-        fields.into_iter().map(|(name, value): (_, Value)| (name.to_owned(), value)).collect()
+        Asked { id, gold, prompt, source, answer }
     }
+}
+
+/// The fields of a question in a line.
+#[derive(Serialize)]
+struct Asked<'q> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    gold: &'q [String],
+    prompt: &'q str,
+    source: &'q str,
+    answer: &'q str,
+}
+
+/// Returns the line about answers that are compared.
+pub fn group<'q>(id: u64, questions: impl Iterator<Item = &'q Question>) -> String {
+    several(id, "group", questions)
+}
+
+/// Returns the line about answers that are judged one by one, for a process that takes them in this form, with its end.
+pub fn list<'q>(id: u64, lists: Lists, questions: impl Iterator<Item = &'q Question>) -> Vec<u8> {
+    if lists != Lists::Pickle {
+        return (several(id, "list", questions) + "\n").into_bytes();
+    }
+    let asked: Vec<Asked<'_>> = questions.map(|question| question.asked(None)).collect();
+    let pickled = serde_pickle::to_vec(&asked, SerOptions::new())
+        .expect("lists of texts under fixed names can be pickled");
+    let mut line = format!("{{\"id\":{id},\"pickle\":{}}}\n", pickled.len()).into_bytes();
+    line.extend(pickled);
+    line
+}
+
+fn several<'q>(id: u64, key: &str, questions: impl Iterator<Item = &'q Question>) -> String {
+    let asked: Vec<Asked<'_>> = questions.map(|question| question.asked(None)).collect();
+    format!(r#"{{"id":{id},"{key}":{}}}"#, line_of(&asked))
+}
+
+/// Returns JSON, not by way of a `Value`, which would copy every text.
+fn line_of(asked: &impl Serialize) -> String {
+    serde_json::to_string(asked).expect("texts and numbers under fixed names are JSON")
 }
 
 /// A named part of a reward.
@@ -99,12 +128,56 @@ pub struct Hello {
     pub version: Option<String>,
 }
 
-impl Hello {
-    /// Parses a line; none if it has neither name nor version.
+/// The line that a grader may write before its first answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Greeting {
+    name: Option<String>,
+    version: Option<String>,
+    /// Whether it takes lists of answers, and in which form.
+    #[serde(default)]
+    pub lists: Lists,
+}
+
+/// The form of lists that a process takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub enum Lists {
+    /// None: `false`.
+    #[default]
+    No,
+    /// JSON: `true`.
+    Json,
+    /// Python's pickle, for this program's own scripts: it is read in a third of the time. A line `{"id":2,"pickle":N}`
+    /// comes before its N bytes; the answer is JSON.
+    Pickle,
+}
+
+impl TryFrom<Value> for Lists {
+    type Error = &'static str;
+
+    fn try_from(said: Value) -> Result<Self, Self::Error> {
+        match said {
+            Value::Bool(false) => Ok(Self::No),
+            Value::Bool(true) => Ok(Self::Json),
+            Value::String(form) if form == "pickle" => Ok(Self::Pickle),
+            _ => Err("`lists` is true, false or \"pickle\""),
+        }
+    }
+}
+
+impl Greeting {
+    /// Parses a line; none if it has neither name nor version, and says nothing of lists.
     pub fn read(said: &[u8]) -> Option<Self> {
-        let Self { name, version } = serde_json::from_slice(said).ok()?;
+        let Self { name, version, lists } = serde_json::from_slice(said).ok()?;
         let shown = |text: Option<String>| text.map(|text| words(text.as_bytes()));
-        (name.is_some() || version.is_some()).then(|| Self { name: shown(name), version: shown(version) })
+        let is_one = name.is_some() || version.is_some() || lists != Lists::No;
+        is_one.then(|| Self { name: shown(name), version: shown(version), lists })
+    }
+
+    /// Returns the name and version.
+    pub fn hello(&self) -> Hello {
+        Hello { name: self.name.clone(), version: self.version.clone() }
     }
 }
 
@@ -130,20 +203,23 @@ pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
     if id == asked { said.opinion() } else { None }
 }
 
-/// The line that a process answers for a group.
+/// The line that a process answers about several answers.
 #[derive(Deserialize)]
-struct NumberedGroup {
+struct NumberedList {
     id: u64,
-    group: Option<Vec<Value>>,
+    #[serde(alias = "group")]
+    list: Option<Vec<Said>>,
     error: Option<String>,
 }
 
-/// Parses a line that answers question `asked` about a group of `count` answers; none if it does not answer it. An error
+/// Parses a line that answers question `asked` about `count` answers; none if it does not answer it. An error
 /// is one of all of them.
 pub fn opinions(line: &[u8], asked: u64, count: usize) -> Option<Vec<Opinion>> {
-    let NumberedGroup { id, group, error } = serde_json::from_slice(line).ok()?;
-    match (group, error) {
-        (Some(group), None) if id == asked && group.len() == count => group.iter().map(said).collect(),
+    let NumberedList { id, list, error } = serde_json::from_slice(line).ok()?;
+    match (list, error) {
+        (Some(list), None) if id == asked && list.len() == count => {
+            list.into_iter().map(Said::opinion).collect()
+        }
         (None, Some(why)) if id == asked => Some(vec![Err(words(why.as_bytes())); count]),
         _ => None,
     }
@@ -244,13 +320,20 @@ mod tests {
 
     #[test]
     fn a_judge_may_say_who_it_is() {
-        let hello = |name: Option<&str>, version: Option<&str>| {
-            Some(Hello { name: name.map(str::to_owned), version: version.map(str::to_owned) })
+        let hello = |name: Option<&str>, version: Option<&str>, lists: Lists| {
+            Some(Greeting { name: name.map(str::to_owned), version: version.map(str::to_owned), lists })
         };
-        assert_eq!(Hello::read(b"{\"name\":\"x\",\"version\":\"1\"}\n"), hello(Some("x"), Some("1")));
-        assert_eq!(Hello::read(br#"{"version":"1"}"#), hello(None, Some("1")));
-        for other in ["{}", "[]", r#"{"id":1,"correct":true}"#, r#"{"id":1,"version":"1"}"#] {
-            assert_eq!(Hello::read(other.as_bytes()), None, "{other}");
+        assert_eq!(
+            Greeting::read(b"{\"name\":\"x\",\"version\":\"1\"}\n"),
+            hello(Some("x"), Some("1"), Lists::No)
+        );
+        assert_eq!(Greeting::read(br#"{"version":"1"}"#), hello(None, Some("1"), Lists::No));
+        assert_eq!(Greeting::read(br#"{"version":"1","lists":true}"#), hello(None, Some("1"), Lists::Json));
+        assert_eq!(Greeting::read(br#"{"lists":"pickle"}"#), hello(None, None, Lists::Pickle));
+        for other in
+            ["{}", "[]", r#"{"id":1,"correct":true}"#, r#"{"id":1,"version":"1"}"#, r#"{"lists":"yaml"}"#]
+        {
+            assert_eq!(Greeting::read(other.as_bytes()), None, "{other}");
         }
     }
 

@@ -93,14 +93,14 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
 /// Questions that are asked together, with the places of their answers.
 pub(crate) type Batch = Vec<(usize, Question)>;
 
-/// A round's questions by group, for graders that compare answers.
+/// A round's questions by group, for graders that compare answers. A group has a number.
 #[derive(Default)]
 pub(crate) struct Groups(BTreeMap<u32, Batch>);
 
 impl Groups {
     /// Adds a question to its group.
-    pub fn add(&mut self, place: usize, question: Question) {
-        self.0.entry(question.group).or_default().push((place, question));
+    pub fn add(&mut self, group: u32, place: usize, question: Question) {
+        self.0.entry(group).or_default().push((place, question));
     }
 
     /// Takes all groups, each in the order of sampling, whichever answer was complete first.

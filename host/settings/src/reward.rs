@@ -91,9 +91,19 @@ pub struct FunctionsConfig {
     /// Whether TRL's functions get each answer as a list of messages, as for conversational data sets.
     #[serde(default)]
     pub messages: bool,
-    /// Whether functions are called once for all answers that a request has to a prompt, and may compare them.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub group: bool,
+    /// Which answers a function is called for together, and may compare; by default each by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compares: Option<Compares>,
+}
+
+/// Which answers a reward function may compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compares {
+    /// All answers that a request has to a prompt.
+    Group,
+    /// All answers of a request, to whichever prompts, in the order of sampling.
+    Round,
 }
 
 /// The hint for grader `functions`.
@@ -119,11 +129,6 @@ pub fn no_component(config: &str, place: &str) -> Error {
         r#"write, under [{place}.component], use = "./grader.wasm"; `allot new NAME --kind grader` starts one"#
     );
     Error::new(format!("{config} has grader `component` but no section [{place}.component]")).hint(hint)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 fn compute_score() -> Vec<String> {

@@ -1,0 +1,136 @@
+//! A round's questions that wait for a process.
+//!
+//! Answers that are judged one by one are handed out in portions, whose size depends on what there is and on how long
+//! answers take: no verdict may depend on it. Answers that are compared are handed out as the group that the run made.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::protocol::Question;
+use super::workers::Batch;
+
+/// A round's questions, and how many workers take them. The lock is never held across an await.
+pub(crate) struct Portions {
+    queue: Mutex<Queue>,
+    /// The most workers.
+    most: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Questions about answers that are judged one by one.
+    waiting: VecDeque<(usize, Question)>,
+    /// Answers that are asked about in a line of their own: a group, or one whose portion failed.
+    whole: VecDeque<Batch>,
+    workers: usize,
+}
+
+/// What a worker asks about next.
+pub(crate) enum Next {
+    /// Answers that are judged one by one.
+    Portion(Batch),
+    /// One answer, or a group.
+    Whole(Batch),
+}
+
+impl Portions {
+    /// Returns an empty round for at most so many workers.
+    pub fn new(most: usize) -> Self {
+        Self { queue: Mutex::default(), most }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a question. Returns whether there should be one more worker.
+    pub fn add(&self, place: usize, question: Question) -> bool {
+        let mut queue = self.queue();
+        queue.waiting.push_back((place, question));
+        queue.joined(self.most)
+    }
+
+    /// Adds a group. Returns whether there should be one more worker.
+    pub fn add_whole(&self, group: Batch) -> bool {
+        let mut queue = self.queue();
+        queue.whole.push_back(group);
+        queue.joined(self.most)
+    }
+
+    /// Returns what a worker asks about next, at most `size` answers unless it is a group. If nothing waits, the worker
+    /// counts as gone.
+    pub fn next(&self, size: usize) -> Option<Next> {
+        let mut queue = self.queue();
+        if let Some(whole) = queue.whole.pop_front() {
+            return Some(Next::Whole(whole));
+        }
+        let portion = queue.portion(size);
+        if portion.is_empty() {
+            queue.workers -= 1;
+            return None;
+        }
+        Some(Next::Portion(portion))
+    }
+
+    /// Returns a further portion of at most `size` answers for a worker that has one.
+    pub fn further(&self, size: usize) -> Option<Batch> {
+        Some(self.queue().portion(size)).filter(|portion| !portion.is_empty())
+    }
+
+    /// Takes back a portion that failed. Each of its answers is asked about by itself.
+    pub fn apart(&self, portion: Batch) {
+        self.queue().whole.extend(portion.into_iter().map(|one| vec![one]));
+    }
+
+    /// Takes back a portion that no process has judged.
+    pub fn back(&self, portion: Batch) {
+        let mut queue = self.queue();
+        portion.into_iter().rev().for_each(|one| queue.waiting.push_front(one));
+    }
+}
+
+impl Queue {
+    fn joined(&mut self, most: usize) -> bool {
+        let is_one = self.workers < most;
+        self.workers += usize::from(is_one);
+        is_one
+    }
+
+    /// Takes at most `size` answers, and of the last ones no more than what leaves as much for each other worker.
+    fn portion(&mut self, size: usize) -> Batch {
+        let size = size.min(self.waiting.len().div_ceil(self.workers.max(1)));
+        self.waiting.drain(..size).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(batch: Option<Batch>) -> Vec<usize> {
+        batch.into_iter().flatten().map(|(place, _)| place).collect()
+    }
+
+    #[test]
+    fn workers_share_what_waits_and_what_comes_back_is_first() {
+        let round = Portions::new(2);
+        let joined: Vec<bool> = (0..10).map(|place| round.add(place, Question::default())).collect();
+        assert_eq!(joined.iter().filter(|one| **one).count(), 2, "as many workers as there may be");
+        let Some(Next::Portion(first)) = round.next(8) else { panic!("ten wait") };
+        assert_eq!(places(Some(first)), [0, 1, 2, 3, 4], "half of it, for there are two workers");
+        let next = round.further(2);
+        assert_eq!(places(next.clone()), [5, 6]);
+        next.into_iter().for_each(|portion| round.back(portion));
+        assert_eq!(places(round.further(1)), [5]);
+        round.apart(vec![(1, Question::default()), (2, Question::default())]);
+        for place in [1, 2] {
+            let Some(Next::Whole(alone)) = round.next(8) else { panic!("it is to be asked about alone") };
+            assert_eq!(places(Some(alone)), [place]);
+        }
+        assert_eq!(places(round.further(8)), [6, 7], "half of four");
+        assert_eq!(places(round.further(8)), [8]);
+        assert_eq!(places(round.further(8)), [9]);
+        assert!(round.next(8).is_none());
+        assert!(round.add(10, Question::default()), "a worker that found nothing has gone");
+    }
+}
