@@ -151,6 +151,8 @@ for line in sys.stdin:
     said = judge(asked) if "list" not in asked else {"list": [judge(one) for one in asked["list"]]}
     if any(one["answer"] == "short" for one in asked.get("list", [asked])):
         said = {"list": []}
+    if any(one["answer"] == "raise" for one in asked.get("list", [asked])):
+        said = {"error": "it raised"}
     with open("lists", "a") as file:
         file.write(f"{len(asked.get('list', []))}\n")
     print(json.dumps({"id": asked["id"], **said}), flush=True)
@@ -173,6 +175,7 @@ fn a_judge_that_takes_lists_is_asked_about_many_answers_at_once_and_loses_only_t
             350 => ("unsure", unsure("says: no idea")),
             400 => ("nothing", Err(String::new())),
             450 => ("short", Err(String::new())),
+            500 => ("raise", unsure("says: it raised")),
             i if i % 3 == 0 => ("right", judged(true)),
             _ => ("wrong", judged(false)),
         })

@@ -6,12 +6,16 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use super::protocol::Question;
 use super::workers::Batch;
 
 /// A round's questions, and how many workers take them. The lock is never held across an await.
 pub(crate) struct Portions {
     queue: Mutex<Queue>,
+    /// Wakes workers that have found nothing, when more waits or when they are to go.
+    changed: Notify,
     /// The most workers.
     most: usize,
 }
@@ -23,6 +27,8 @@ struct Queue {
     /// Answers that are asked about in a line of their own: a group, or one whose portion failed.
     whole: VecDeque<Batch>,
     workers: usize,
+    /// Those of them that have found nothing.
+    idle: usize,
 }
 
 /// What a worker asks about next.
@@ -36,7 +42,7 @@ pub(crate) enum Next {
 impl Portions {
     /// Returns an empty round for at most so many workers.
     pub fn new(most: usize) -> Self {
-        Self { queue: Mutex::default(), most }
+        Self { queue: Mutex::default(), changed: Notify::new(), most }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -47,6 +53,7 @@ impl Portions {
     pub fn add(&self, place: usize, question: Question) -> bool {
         let mut queue = self.queue();
         queue.waiting.push_back((place, question));
+        self.changed.notify_waiters();
         queue.joined(self.most)
     }
 
@@ -54,22 +61,40 @@ impl Portions {
     pub fn add_whole(&self, group: Batch) -> bool {
         let mut queue = self.queue();
         queue.whole.push_back(group);
+        self.changed.notify_waiters();
         queue.joined(self.most)
     }
 
-    /// Returns what a worker asks about next, at most `size` answers unless it is a group. If nothing waits, the worker
-    /// counts as gone.
-    pub fn next(&self, size: usize) -> Option<Next> {
-        let mut queue = self.queue();
-        if let Some(whole) = queue.whole.pop_front() {
-            return Some(Next::Whole(whole));
+    /// Returns what a worker asks about next, at most `size` answers unless it is a group. If nothing waits, it waits for what
+    /// others may bring back; if all have found nothing, the worker counts as gone.
+    pub async fn next(&self, size: usize) -> Option<Next> {
+        self.queue().idle += 1;
+        loop {
+            // Made before it looks, so that it misses no change.
+            let changed = self.changed.notified();
+            if let Some(next) = self.looked(size) {
+                return next;
+            }
+            changed.await;
         }
-        let portion = queue.portion(size);
-        if portion.is_empty() {
-            queue.workers -= 1;
+    }
+
+    /// Returns what an idle worker asks about next, or that it goes; none if it is to wait.
+    fn looked(&self, size: usize) -> Option<Option<Next>> {
+        let mut queue = self.queue();
+        let next = queue.whole.pop_front().map(Next::Whole).or_else(|| {
+            let portion = queue.portion(size);
+            (!portion.is_empty()).then_some(Next::Portion(portion))
+        });
+        if next.is_none() && queue.idle < queue.workers {
             return None;
         }
-        Some(Next::Portion(portion))
+        queue.idle -= 1;
+        if next.is_none() {
+            queue.workers -= 1;
+            self.changed.notify_waiters();
+        }
+        Some(next)
     }
 
     /// Returns a further portion of at most `size` answers for a worker that has one.
@@ -80,12 +105,14 @@ impl Portions {
     /// Takes back a portion that failed. Each of its answers is asked about by itself.
     pub fn apart(&self, portion: Batch) {
         self.queue().whole.extend(portion.into_iter().map(|one| vec![one]));
+        self.changed.notify_waiters();
     }
 
     /// Takes back a portion that no process has judged.
     pub fn back(&self, portion: Batch) {
         let mut queue = self.queue();
         portion.into_iter().rev().for_each(|one| queue.waiting.push_front(one));
+        self.changed.notify_waiters();
     }
 }
 
@@ -111,26 +138,50 @@ mod tests {
         batch.into_iter().flatten().map(|(place, _)| place).collect()
     }
 
+    /// What a worker gets that does not wait.
+    fn next(round: &Portions, size: usize) -> Option<Next> {
+        round.queue().idle += 1;
+        round.looked(size).expect("more waits, or it is the last")
+    }
+
     #[test]
     fn workers_share_what_waits_and_what_comes_back_is_first() {
         let round = Portions::new(2);
         let joined: Vec<bool> = (0..10).map(|place| round.add(place, Question::default())).collect();
         assert_eq!(joined.iter().filter(|one| **one).count(), 2, "as many workers as there may be");
-        let Some(Next::Portion(first)) = round.next(8) else { panic!("ten wait") };
+        let Some(Next::Portion(first)) = next(&round, 8) else { panic!("ten wait") };
         assert_eq!(places(Some(first)), [0, 1, 2, 3, 4], "half of it, for there are two workers");
-        let next = round.further(2);
-        assert_eq!(places(next.clone()), [5, 6]);
-        next.into_iter().for_each(|portion| round.back(portion));
+        let further = round.further(2);
+        assert_eq!(places(further.clone()), [5, 6]);
+        further.into_iter().for_each(|portion| round.back(portion));
         assert_eq!(places(round.further(1)), [5]);
         round.apart(vec![(1, Question::default()), (2, Question::default())]);
         for place in [1, 2] {
-            let Some(Next::Whole(alone)) = round.next(8) else { panic!("it is to be asked about alone") };
+            let Some(Next::Whole(alone)) = next(&round, 8) else { panic!("it is to be asked about alone") };
             assert_eq!(places(Some(alone)), [place]);
         }
         assert_eq!(places(round.further(8)), [6, 7], "half of four");
         assert_eq!(places(round.further(8)), [8]);
         assert_eq!(places(round.further(8)), [9]);
-        assert!(round.next(8).is_none());
-        assert!(round.add(10, Question::default()), "a worker that found nothing has gone");
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_finds_nothing_goes_with_the_last_and_takes_what_comes_back_until_then() {
+        let round = Portions::new(2);
+        assert!(round.add(0, Question::default()) && round.add(1, Question::default()));
+        let Some(Next::Portion(first)) = round.next(1).await else { panic!("two wait") };
+        assert!(round.next(1).await.is_some());
+        let others = async {
+            tokio::task::yield_now().await;
+            round.apart(first);
+            tokio::task::yield_now().await;
+            assert!(round.next(1).await.is_none());
+        };
+        let waits = async {
+            assert!(matches!(round.next(1).await, Some(Next::Whole(_))), "what another worker brought back");
+            assert!(round.next(1).await.is_none());
+        };
+        tokio::join!(waits, others);
+        assert!(round.add(2, Question::default()), "they have gone");
     }
 }

@@ -69,7 +69,8 @@ impl Process {
         limit: Duration,
     ) -> Result<Vec<Opinion>, Failure> {
         let line = protocol::group(self.asked + 1, group) + "\n";
-        self.opinions(Some(line.into_bytes()), count, limit).await
+        let said = self.opinions(Some(line.into_bytes()), count, limit).await?;
+        Ok(said.unwrap_or_else(|why| vec![Err(why); count]))
     }
 
     /// Sends a portion of answers. The process can't be used after a failure.
@@ -88,14 +89,14 @@ impl Process {
         }
     }
 
-    /// Returns the opinions on the portion of `count` answers that was sent first. Meanwhile it sends the next one, if
-    /// there is one. The process can't be used after a failure.
+    /// Returns the opinions on the portion of `count` answers that was sent first, or why it has none on the whole of it.
+    /// Meanwhile it sends the next one, if there is one. The process can't be used after a failure.
     pub async fn advance<'q>(
         &mut self,
         next: Option<impl Iterator<Item = &'q Question>>,
         count: usize,
         limit: Duration,
-    ) -> Result<Vec<Opinion>, Failure> {
+    ) -> Result<Result<Vec<Opinion>, String>, Failure> {
         let line = next.map(|next| protocol::list(self.asked + 1, self.greeting.lists, next));
         let opinions = self.opinions(line, count, limit).await?;
         let fit = PORTION.as_secs_f64() * count as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
@@ -109,7 +110,7 @@ impl Process {
         line: Option<Vec<u8>>,
         count: usize,
         limit: Duration,
-    ) -> Result<Vec<Opinion>, Failure> {
+    ) -> Result<Result<Vec<Opinion>, String>, Failure> {
         let longest = LONGEST.0 + LONGEST.1 * count as u64;
         self.exchange(line, limit, longest, |said, id| protocol::opinions(said, id, count)).await
     }

@@ -100,11 +100,16 @@ impl Shared {
     /// Asks a process about what waits, until nothing does. Fails if none can be started.
     async fn work(&self, waiting: &Portions) -> Result<Told> {
         let (mut told, mut last) = (Told::new(), None);
-        while let Some(next) = waiting.next(last.as_ref().map_or(1, Process::portion)) {
+        while let Some(next) = waiting.next(last.as_ref().map_or(1, Process::portion)).await {
             let (process, fresh) = self.ready(last.take()).await?;
             last = match next {
                 Next::Portion(first) if process.greeting().lists != Lists::No => {
                     self.portions(process, first, waiting, &mut told).await
+                }
+                // The one that it was cut for took lists, and has ended.
+                Next::Portion(several) if several.len() > 1 => {
+                    waiting.apart(several);
+                    Some(process)
                 }
                 Next::Portion(batch) | Next::Whole(batch) => {
                     self.whole(process, fresh, batch, &mut told).await?
@@ -146,9 +151,12 @@ impl Shared {
             };
             match (answered, next) {
                 (Ok(opinions), next) => {
-                    told.extend(
-                        current.iter().zip(opinions).map(|((place, _), opinion)| (*place, said(opinion))),
-                    );
+                    match opinions {
+                        Ok(opinions) => told.extend(judged(&current, opinions)),
+                        Err(why) if current.len() == 1 => told.extend(judged(&current, vec![Err(why)])),
+                        // Which answer it is of is not said, and the others are not to suffer from where the portion was cut.
+                        Err(_) => waiting.apart(current),
+                    }
                     match next {
                         Some(next) => (current, sent) = (next, Ok(())),
                         None => return Some(process),
@@ -199,7 +207,7 @@ impl Shared {
         };
         match answered {
             Ok(opinions) => {
-                told.extend(batch.iter().zip(opinions).map(|((place, _), opinion)| (*place, said(opinion))));
+                told.extend(judged(&batch, opinions));
                 Ok(Some(process))
             }
             Err(failure) => {
@@ -215,9 +223,10 @@ fn questions(batch: &[(usize, Question)]) -> impl Iterator<Item = &Question> {
     batch.iter().map(|(_, question)| question)
 }
 
-/// Returns a process's opinion as the run is told it.
-fn said(opinion: Opinion) -> Opinion {
-    opinion.map_err(|why| format!("the grader says: {why}"))
+/// Returns a process's opinions as the run is told them.
+fn judged(batch: &[(usize, Question)], opinions: Vec<Opinion>) -> impl Iterator<Item = (usize, Opinion)> {
+    let said = |opinion: Opinion| opinion.map_err(|why| format!("the grader says: {why}"));
+    batch.iter().zip(opinions).map(move |((place, _), opinion)| (*place, said(opinion)))
 }
 
 /// Returns that none of these answers has a verdict.

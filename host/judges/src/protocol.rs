@@ -212,15 +212,15 @@ struct NumberedList {
     error: Option<String>,
 }
 
-/// Parses a line that answers question `asked` about `count` answers; none if it does not answer it. An error
-/// is one of all of them.
-pub fn opinions(line: &[u8], asked: u64, count: usize) -> Option<Vec<Opinion>> {
+/// Parses a line that answers question `asked` about `count` answers; none if it does not answer it. The error is one of
+/// all of them together.
+pub fn opinions(line: &[u8], asked: u64, count: usize) -> Option<Result<Vec<Opinion>, String>> {
     let NumberedList { id, list, error } = serde_json::from_slice(line).ok()?;
     match (list, error) {
         (Some(list), None) if id == asked && list.len() == count => {
-            list.into_iter().map(Said::opinion).collect()
+            list.into_iter().map(Said::opinion).collect::<Option<_>>().map(Ok)
         }
-        (None, Some(why)) if id == asked => Some(vec![Err(words(why.as_bytes())); count]),
+        (None, Some(why)) if id == asked => Some(Err(words(why.as_bytes()))),
         _ => None,
     }
 }
