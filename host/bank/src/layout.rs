@@ -27,6 +27,12 @@ pub enum Field {
     Version,
     /// The answer.
     Text,
+    /// The prompt's text or its messages, to estimate its length.
+    PromptText,
+    /// The arm of a comparison.
+    Arm,
+    /// The seed of a run of a comparison.
+    Seed,
     /// Purpose of the rollout. Rollouts of an evaluation are skipped: their prompts are not trained on.
     Purpose,
     /// The share of a prompt's rollouts that were right, in files with one row for each prompt.
@@ -98,6 +104,8 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Truncated, &["truncated"]),
             (Field::Version, &["version"]),
             (Field::Purpose, &["purpose"]),
+            (Field::Arm, &["arm"]),
+            (Field::Seed, &["seed"]),
         ],
         beside: None,
     },
@@ -112,6 +120,7 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Correct, &["acc"]),
             (Field::Version, &["step"]),
             (Field::Text, &["output"]),
+            (Field::PromptText, &["input"]),
         ],
         beside: None,
     },
@@ -132,6 +141,7 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Tokens, &["token_usage.output_tokens"]),
             (Field::Truncated, &["is_truncated"]),
             (Field::Text, &["completion"]),
+            (Field::PromptText, &["prompt"]),
         ],
         beside: None,
     },
@@ -139,7 +149,12 @@ const LAYOUTS: [Layout; 8] = [
         // `log_completions`: `OUTPUT_DIR/completions/completions_*.parquet`. Rewards are not weighted yet.
         name: "TRL",
         marks: &["prompt", "completion", "advantage"],
-        fields: &[(Field::Prompt, &["prompt"]), (Field::Version, &["step"]), (Field::Text, &["completion"])],
+        fields: &[
+            (Field::Prompt, &["prompt"]),
+            (Field::Version, &["step"]),
+            (Field::Text, &["completion"]),
+            (Field::PromptText, &["prompt"]),
+        ],
         beside: Some(&["images"]),
     },
     Layout {
@@ -194,6 +209,7 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Truncated, &["truncated"]),
             (Field::Version, &["version", "step", "global_step"]),
             (Field::Text, &["completion", "output", "response", "answer"]),
+            (Field::PromptText, &["prompt", "problem", "question", "input"]),
             (Field::PassRate, &["pass_rate", "solve_rate", "mean_reward"]),
             (Field::Rollouts, &["rollouts", "num_rollouts", "n"]),
         ],

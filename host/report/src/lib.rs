@@ -19,6 +19,7 @@ pub mod compare;
 mod estimate;
 pub mod figure;
 pub mod fold;
+pub mod forecast;
 pub mod follow;
 pub mod frontier;
 pub mod history;
