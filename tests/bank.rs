@@ -379,3 +379,27 @@ fn a_config_that_no_bank_can_serve_is_refused() {
     writeln!(told, "[bank] sha256\n{}\n", scratch.allot(&["simulate", "pinned.toml"])).unwrap();
     insta::assert_snapshot!(told.trim_end());
 }
+
+#[test]
+fn dumps_of_slime_are_read_without_python() {
+    let scratch = Scratch::new();
+    let dumps = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/bank/slime");
+    let told = scratch.command(&["bank", dumps, "--json"]).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    // Two steps of six prompts with four samples each, of which one was aborted; and an evaluation.
+    assert_eq!((&told["prompts"], &told["rollouts"]), (&12.into(), &46.into()));
+    assert_eq!(told["left_out"], serde_json::json!({ "of an evaluation": 24, "without a reward": 2 }));
+    assert_eq!((&told["unknown_lengths"], &told["unknown_prompt_lengths"]), (&0.into(), &0.into()));
+    assert_eq!((&told["versions"], &told["layouts"][0]), (&serde_json::json!([0, 1]), &"slime".into()));
+    for (name, bytes, words) in [
+        ("a.pt", b"PK\x03\x04no".to_vec(), "can't be read as a dump of slime's rollouts"),
+        ("b.pt", b"weights".to_vec(), "can't be read as a dump of slime's rollouts"),
+        ("c.pt", std::fs::read(format!("{dumps}/rollout_0.pt")).unwrap()[..2_000].to_vec(), "can't be read"),
+    ] {
+        std::fs::write(scratch.path().join(name), bytes).unwrap();
+        let said = scratch.allot(&["bank", name]);
+        assert!(said.contains(words) && said.contains("--save-debug-rollout-data"), "{said}");
+        assert!(said.ends_with("exit code 2"), "{said}");
+    }
+}

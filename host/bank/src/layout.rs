@@ -89,7 +89,7 @@ struct Layout {
 pub(super) const EPISODES: &str = "episodes of verifiers";
 
 /// The known layouts, most specific first; the last one always matches.
-const LAYOUTS: [Layout; 8] = [
+const LAYOUTS: [Layout; 9] = [
     Layout {
         // A bank, a run's `rollouts/part-*.parquet`, and a report's `rollouts.parquet`.
         name: "allot",
@@ -178,6 +178,22 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Reward, &["reward"]),
             (Field::Tokens, &["response.usage.output_tokens"]),
             (Field::PromptTokens, &["response.usage.input_tokens"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        // The rows of [`crate::dump`].
+        name: "slime",
+        marks: &["prompt", "response_length", "status", "step", "purpose"],
+        fields: &[
+            (Field::Prompt, &["prompt"]),
+            (Field::PromptTokens, &["prompt_tokens"]),
+            (Field::Reward, &["reward"]),
+            (Field::Tokens, &["response_length"]),
+            (Field::Truncated, &["truncated"]),
+            (Field::Version, &["step"]),
+            (Field::Text, &["response"]),
+            (Field::Purpose, &["purpose"]),
         ],
         beside: None,
     },

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use allot_allocation::shown;
 use allot_base::{Error, Result};
@@ -10,6 +11,7 @@ use allot_tasks::dataset::{DataError, Fault, Place, Rows};
 use serde_json::{Map, Value};
 
 use crate::cell::{cell, characters, name, number, verdict, whole};
+use crate::dump::{self, is_dump};
 use crate::layout::{Columns, EPISODES, Field};
 use crate::row::{Left, Row};
 use crate::traces;
@@ -103,6 +105,9 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn file(&mut self, path: &Path) -> Result<()> {
+        if is_dump(path) {
+            return self.dump(path);
+        }
         let rows = Rows::open(path, None).map_err(told)?;
         let columns = self.columns(path, &rows.columns())?;
         let mut needed: Vec<String> = columns.names().cloned().collect();
@@ -123,6 +128,18 @@ impl Reading<'_> {
             (ControlFlow::Break(()), Some(wrong)) => Err(wrong),
             _ => Ok(()),
         }
+    }
+
+    fn dump(&mut self, path: &Path) -> Result<()> {
+        let rows = dump::rows(path)?;
+        let there: BTreeSet<&String> = rows.iter().flat_map(Map::keys).collect();
+        let columns = self.columns(path, &there.into_iter().cloned().collect::<Vec<_>>())?;
+        let file: Arc<str> = path.to_string_lossy().into();
+        for (number, row) in (1..).zip(&rows) {
+            let place = Place { file: Arc::clone(&file), unit: "sample", number };
+            self.row(&columns, &mut None, &place, row)?;
+        }
+        Ok(())
     }
 
     fn columns(&mut self, path: &Path, there: &[String]) -> Result<Columns> {

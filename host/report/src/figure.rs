@@ -216,7 +216,8 @@ pub fn of_grid(tuning: &Tuning) -> Vec<Figure> {
 
 /// Returns the figures of a forecast: what is paid in each unit, and the log's pass rates.
 pub fn of_forecast(forecast: &Forecast) -> Vec<Figure> {
-    let baseline = forecast.policies.get(forecast.baseline).map_or("the baseline", |policy| policy.name.as_str());
+    let baseline =
+        forecast.policies.get(forecast.baseline).map_or("the baseline", |policy| policy.name.as_str());
     let mut all: Vec<Figure> = (0..UNITS.len())
         .map(|unit| {
             let (key, name) = UNITS[unit];

@@ -56,7 +56,9 @@ fn marked(forecast: &Forecast) -> String {
         .policies
         .iter()
         .filter(|policy| policy.name.ends_with('*'))
-        .map(|policy| format!("{} {}", policy.name, number::percent_tick((100.0 * policy.modelled).round() / 100.0)))
+        .map(|policy| {
+            format!("{} {}", policy.name, number::percent_tick((100.0 * policy.modelled).round() / 100.0))
+        })
         .collect();
     if all.is_empty() {
         return String::new();
