@@ -29,8 +29,8 @@ pub(super) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
     };
     let file = File::open(path).map_err(|e| Error::file("read", path, &e))?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|e| wrong(e.to_string()))?;
-    let name = archive.file_names().find(|name| name.ends_with("/data.pkl")).map(str::to_owned);
-    let name = name.ok_or_else(|| wrong("it has no `data.pkl`".to_owned()))?;
+    let name = archive.file_names().flatten().find(|name| name.ends_with("/data.pkl"));
+    let name = name.ok_or_else(|| wrong("it has no `data.pkl`".to_owned()))?.into_owned();
     let mut entry = BufReader::new(archive.by_name(&name).map_err(|e| wrong(e.to_string()))?);
     let (pickle, top) = Pickle::read(&mut entry).map_err(wrong)?;
     let step = pickle.get(top, "rollout_id").and_then(|item| pickle.json(item)).filter(Value::is_u64);

@@ -43,7 +43,7 @@ pub(super) struct Pickle {
 /// How deep a value may be nested to become JSON.
 const DEEPEST: usize = 16;
 
-type Outcome<T> = std::result::Result<T, String>;
+type Outcome<T> = Result<T, String>;
 
 impl Pickle {
     /// Reads a pickle of protocol 2, which torch.save writes, or of an older binary one. Returns its value, too.
