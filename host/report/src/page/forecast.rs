@@ -101,7 +101,7 @@ fn reading() -> Markup {
             dt { "Intervals" }
             dd {
                 "hold 95\u{a0}%, by resampling prompts: as if other prompts had been drawn from where these are from. They do not \
-                 have the error of the forecast itself, which is in the section before, nor that of another model."
+                 have the error of the forecast itself, which is under “What the log cannot tell”, nor that of another model."
             }
         }
     }
