@@ -192,6 +192,8 @@ levels = [{ digits = 1, count = 20 }, { digits = 3 }]
         (&json!(48), &json!(12), &json!([0, 2]))
     );
     assert!(of_run["left_out"]["of an evaluation"].as_u64().unwrap() >= 20, "{of_run}");
+    // The table has no lengths of prompts, and the record has.
+    assert_eq!(of_run["unknown_prompt_lengths"], json!(0));
     let again = told(&["bank", "a.parquet", "--out", "b.parquet"]);
     assert_eq!((&again["fit"], &again["pass_rate"]), (&of_run["fit"], &of_run["pass_rate"]));
     let bytes = |name: &str| std::fs::read(scratch.path().join(name)).unwrap();

@@ -140,26 +140,26 @@ impl Pickle {
             b'X' => {
                 let length = u32::from_le_bytes(bytes(from)?);
                 let text = String::from_utf8(many(from, length.into())?).map_err(|_| "text is not UTF-8")?;
-                self.new(Node::Text(text));
+                self.put(Node::Text(text));
             }
-            b']' => self.new(Node::Numbers(0)),
-            b'}' => self.new(Node::Dict(Vec::new())),
-            b')' => self.new(Node::List(Vec::new())),
+            b']' => self.put(Node::Numbers(0)),
+            b'}' => self.put(Node::Dict(Vec::new())),
+            b')' => self.put(Node::List(Vec::new())),
             b't' => {
-                let items = self.to_mark()?;
-                self.new(Node::List(items));
+                let items = self.pop_to_mark()?;
+                self.put(Node::List(items));
             }
             0x85..=0x87 => {
                 let start = self.stack.len().checked_sub((code - 0x84).into()).ok_or(SHORT)?;
                 let items = self.stack.split_off(start);
-                self.new(Node::List(items));
+                self.put(Node::List(items));
             }
             b'a' => {
                 let item = self.pop()?;
                 self.extend(vec![item])?;
             }
             b'e' => {
-                let items = self.to_mark()?;
+                let items = self.pop_to_mark()?;
                 self.extend(items)?;
             }
             b's' => {
@@ -167,9 +167,18 @@ impl Pickle {
                 self.set(&[key, value])?;
             }
             b'u' => {
-                let items = self.to_mark()?;
+                let items = self.pop_to_mark()?;
                 self.set(&items)?;
             }
+            b'.' => return Ok(false),
+            code => self.other(code, from)?,
+        }
+        Ok(true)
+    }
+
+    /// Follows an instruction about what was read before, or about an object.
+    fn other(&mut self, code: u8, from: &mut impl BufRead) -> Outcome<()> {
+        match code {
             b'q' => {
                 let [place] = bytes(from)?;
                 self.memo.insert(place.into(), *self.stack.last().ok_or(SHORT)?);
@@ -188,7 +197,8 @@ impl Pickle {
             }
             // A call, an object, or a tensor: what it is made of is dropped.
             b'R' | 0x81 => {
-                (self.pop()?, self.pop()?);
+                self.pop()?;
+                self.pop()?;
                 self.stack.push(Item::Opaque);
             }
             b'b' => _ = self.pop()?,
@@ -196,10 +206,9 @@ impl Pickle {
                 self.pop()?;
                 self.stack.push(Item::Opaque);
             }
-            b'.' => return Ok(false),
             code => return Err(format!("instruction {code:#04x} of a pickle is not supported")),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Reads a whole number of many bytes; the few that are larger than a float holds exactly lose digits.
@@ -213,7 +222,7 @@ impl Pickle {
         Ok(())
     }
 
-    fn new(&mut self, node: Node) {
+    fn put(&mut self, node: Node) {
         self.nodes.push(node);
         self.stack.push(Item::Node(self.nodes.len() - 1));
     }
@@ -227,7 +236,7 @@ impl Pickle {
         Ok(())
     }
 
-    fn to_mark(&mut self) -> Outcome<Vec<Item>> {
+    fn pop_to_mark(&mut self) -> Outcome<Vec<Item>> {
         let mark = self.stack.iter().rposition(|item| matches!(item, Item::Mark)).ok_or(SHORT)?;
         let items = self.stack.split_off(mark + 1);
         self.stack.pop();
