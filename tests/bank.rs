@@ -192,6 +192,8 @@ levels = [{ digits = 1, count = 20 }, { digits = 3 }]
         (&json!(48), &json!(12), &json!([0, 2]))
     );
     assert!(of_run["left_out"]["of an evaluation"].as_u64().unwrap() >= 20, "{of_run}");
+    // The table has no lengths of prompts, and the record has.
+    assert_eq!(of_run["unknown_prompt_lengths"], json!(0));
     let again = told(&["bank", "a.parquet", "--out", "b.parquet"]);
     assert_eq!((&again["fit"], &again["pass_rate"]), (&of_run["fit"], &of_run["pass_rate"]));
     let bytes = |name: &str| std::fs::read(scratch.path().join(name)).unwrap();
@@ -378,4 +380,28 @@ fn a_config_that_no_bank_can_serve_is_refused() {
     scratch.write("pinned.toml", format!("{CONFIG}[bank]\nfile = \"bank.parquet\"\nsha256 = \"abc\"\n"));
     writeln!(told, "[bank] sha256\n{}\n", scratch.allot(&["simulate", "pinned.toml"])).unwrap();
     insta::assert_snapshot!(told.trim_end());
+}
+
+#[test]
+fn dumps_of_slime_are_read_without_python() {
+    let scratch = Scratch::new();
+    let dumps = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/bank/slime");
+    let told = scratch.command(&["bank", dumps, "--json"]).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    // Two steps of six prompts with four samples each, of which one was aborted; and an evaluation.
+    assert_eq!((&told["prompts"], &told["rollouts"]), (&12.into(), &46.into()));
+    assert_eq!(told["left_out"], serde_json::json!({ "of an evaluation": 24, "without a reward": 2 }));
+    assert_eq!((&told["unknown_lengths"], &told["unknown_prompt_lengths"]), (&0.into(), &0.into()));
+    assert_eq!((&told["versions"], &told["layouts"][0]), (&serde_json::json!([0, 1]), &"slime".into()));
+    for (name, bytes, words) in [
+        ("a.pt", b"PK\x03\x04no".to_vec(), "can't be read as a dump of slime's rollouts"),
+        ("b.pt", b"weights".to_vec(), "can't be read as a dump of slime's rollouts"),
+        ("c.pt", std::fs::read(format!("{dumps}/rollout_0.pt")).unwrap()[..2_000].to_vec(), "can't be read"),
+    ] {
+        std::fs::write(scratch.path().join(name), bytes).unwrap();
+        let said = scratch.allot(&["bank", name]);
+        assert!(said.contains(words) && said.contains("--save-debug-rollout-data"), "{said}");
+        assert!(said.ends_with("exit code 2"), "{said}");
+    }
 }

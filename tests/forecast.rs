@@ -187,3 +187,70 @@ fn episodes_of_verifiers_are_a_log() {
     assert!((tokens - 7.0).abs() < 1e-9, "{pays}");
     assert!(pays["operations"].is_null(), "{pays}");
 }
+
+#[test]
+fn a_page_has_the_table_and_what_the_log_does_not_tell() {
+    let scratch = log();
+    let said = scratch.allot(&["forecast", "dump", "--page", "saved.html"]);
+    assert!(said.contains("the page is in saved.html") && said.ends_with("exit code 0"), "{said}");
+    let page = std::fs::read_to_string(scratch.path().join("saved.html")).unwrap();
+    for words in [
+        "Forecast from dump",
+        "1,152 rollouts of 144 prompts",
+        "times fewer rollouts",
+        "--characters-per-token estimates lengths",
+        "such forecasts were off by a factor of 1.6",
+        "1,000 with an advantage",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    let said = scratch.allot(&["forecast", "dump", "--page", "nowhere/saved.html"]);
+    assert!(said.contains("could not write `nowhere/saved.html`") && said.ends_with("exit code 2"), "{said}");
+}
+
+#[test]
+fn lengths_of_prompts_are_estimated_or_given() {
+    let scratch = log();
+    let operations = |more: &[&str]| {
+        let told = told(&scratch, &[&["dump"], more].concat());
+        told["baseline"]["pays"]["operations"].as_f64()
+    };
+    assert_eq!(operations(&[]), None);
+    // `problem N of STEP` has 14 or 15 characters, and so three tokens of five.
+    let estimated = operations(&["--characters-per-token", "5"]).unwrap();
+    let said = scratch.allot(&["forecast", "dump", "--characters-per-token", "5"]);
+    assert!(said.contains("lengths of prompts are estimated from characters"), "{said}");
+    scratch.write("log.csv", "id,reward,tokens\na,1,7\na,0,7\nb,0,7\nb,1,7\n");
+    let of = |more: &[&str]| {
+        let told = told(&scratch, &[&["log.csv"], more].concat());
+        let pays = &told["baseline"]["pays"];
+        pays["operations"].as_f64().map(|operations| operations / pays["rollouts"].as_f64().unwrap())
+    };
+    assert_eq!(of(&[]), None);
+    // A longer prompt is read once by a group, and trained on with each rollout.
+    let [short, long] = ["100", "200"].map(|length| of(&["--prompt-tokens", length]).unwrap());
+    assert!(long - short > 600.0, "{short} {long}");
+    assert!(estimated > 0.0);
+}
+
+#[test]
+fn a_run_of_a_comparison_has_to_be_named() {
+    let scratch = Scratch::new();
+    let mut text = "arm,seed,prompt,version,tokens,truncated,reward,correct\n".to_owned();
+    for i in 0..240 {
+        let (arm, seed) = (["dapo", "uniform"][i % 2], 1 + i / 2 % 2);
+        let right = u8::from(i % 3 == 0);
+        text.push_str(&format!("{arm},{seed},{},0,5,false,{right},{}\n", i / 8, right == 1));
+    }
+    scratch.write("rollouts.csv", text);
+    let said = scratch.allot(&["forecast", "rollouts.csv"]);
+    for words in [
+        "the log has rollouts of 4 runs of a comparison, with arms `dapo`, `uniform`",
+        "hint: forecast from one run, as with --where arm=uniform --where seed=1",
+        "exit code 2",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let said = scratch.allot(&["forecast", "rollouts.csv", "--where", "arm=uniform", "--where", "seed=1"]);
+    assert!(said.contains("60 rollouts of 30 prompts") && said.ends_with("exit code 0"), "{said}");
+}

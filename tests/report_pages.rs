@@ -8,6 +8,7 @@ use std::path::Path;
 
 use allot_report::axis::{Axis, Costs};
 use allot_report::figure::{self, Figure};
+use allot_report::forecast::{Forecast, Policy};
 use allot_report::history::Fates;
 use allot_report::report::{
     Arm, Curve, Difference, Differing, Estimate, Final, Finding, Measured, Outcome, Part, Reached, Report,
@@ -567,10 +568,101 @@ fn poor_reports_say_what_is_missing() {
     assert!(page::html(&lonely()).contains("There is nothing to compare"));
 }
 
+/// A forecast of many policies with all units, whose names are hostile; one of few; one without anything.
+fn forecasts() -> Vec<(&'static str, Forecast)> {
+    let names = [
+        "spo",
+        "prospect",
+        "uniform, 2 of each",
+        "dapo",
+        "greso",
+        "pods",
+        "uniform",
+        "c-grpo",
+        "pilot-commit*",
+        "<script>alert(1)</script> & \"a policy\" of a long name",
+    ];
+    let ratio = |place: usize| {
+        let value = 2.7 / (1.0 + 0.28 * place as f64);
+        Estimate { value, low: Some(0.93 * value), high: Some(1.08 * value) }
+    };
+    let policy = |(place, name): (usize, &&str)| Policy {
+        name: (*name).to_owned(),
+        pays: [20_000.0, 93_600.0, 4.1e6].map(|baseline| Some(baseline / ratio(place).value)),
+        fewer: [0, 1, 2].map(|_| (place != 6).then(|| ratio(place))),
+        effective: 1_800.0 + 300.0 * place as f64,
+        modelled: if name.ends_with('*') { 0.4 } else { 0.01 },
+    };
+    let rich = Forecast {
+        title: "Forecast from runs & <b>logs</b>".into(),
+        log: "95,792 rollouts of 11,974 prompts; mean pass rate 0.177, never right 66 %, always right 13 %."
+            .into(),
+        about:
+            "The page shows what each policy pays to learn as much as `uniform` does from 20,000 rollouts."
+                .into(),
+        policies: names.iter().enumerate().map(policy).collect(),
+        baseline: 6,
+        unknown: [None, None, None],
+        pass_rates: [7_900, 300, 410, 280, 190, 150, 140, 170, 210, 320, 340, 1_564],
+        advice: vec!["`uniform` learns most for a rollout with 2 or 3 rollouts of each prompt".into()],
+        left_out: vec!["as `uniform` here: cero, vip".into(), "not forecast: mine: it traps".into()],
+        limits: vec!["the log can't tell what changes as the model learns".into()],
+        reading: vec!["read as: verl".into()],
+        settings: vec![("prompts in a step".into(), "64".into()), ("--where".into(), "</style>=1".into())],
+    };
+    let mut poor = rich.clone();
+    poor.policies.truncate(2);
+    poor.baseline = 1;
+    for policy in &mut poor.policies {
+        (policy.pays[1], policy.pays[2]) = (None, None);
+        policy.fewer = [policy.fewer[0].map(|ratio| Estimate { low: None, high: None, ..ratio }), None, None];
+    }
+    poor.policies[1].fewer[0] = Some(Estimate { value: f64::NAN, low: None, high: None });
+    poor.unknown = [None, Some("The log has no lengths.".into()), Some("The log has no lengths.".into())];
+    let mut empty = poor.clone();
+    empty.policies.clear();
+    empty.pass_rates = [0; 12];
+    empty.left_out.clear();
+    vec![("forecast", rich), ("forecast-of-little", poor), ("forecast-of-nothing", empty)]
+}
+
+#[test]
+fn a_forecast_has_a_figure_of_each_unit_that_is_known() {
+    let drawn = |forecast: &Forecast| -> Vec<(String, bool)> {
+        figure::of_forecast(forecast).into_iter().map(|f| (f.name, f.drawing.is_ok())).collect()
+    };
+    let known: Vec<Vec<bool>> =
+        forecasts().iter().map(|(_, f)| drawn(f).iter().map(|(_, is)| *is).collect()).collect();
+    assert_eq!(known, [[true, true, true, true], [true, false, false, true], [false; 4]]);
+    for (case, forecast) in forecasts() {
+        for figure in figure::of_forecast(&forecast) {
+            let Ok(drawing) = figure.drawing else { continue };
+            for svg in [drawing.wide, drawing.narrow] {
+                well_formed(&svg);
+                assert!(!svg.contains("NaN") && !svg.contains("<script"), "{case}: {}", figure.name);
+            }
+        }
+    }
+    let rich = &forecasts()[0].1;
+    let page = page::forecast_html(rich);
+    for words in
+        ["2.70× fewer", "[2.51, 2.92]", "1,000 with an advantage", "1.52M × P", "&lt;script&gt;", "uniform*"]
+    {
+        assert_eq!(page.contains(words), words != "uniform*", "{words}");
+    }
+    assert!(page::forecast_html(&forecasts()[1].1).contains("The log has no lengths."));
+}
+
+/// All pages.
+fn pages() -> Vec<(&'static str, String)> {
+    let reports = all().into_iter().map(|(case, report)| (case, page::html(&report)));
+    let forecasts = forecasts().into_iter().map(|(case, forecast)| (case, page::forecast_html(&forecast)));
+    reports.chain(forecasts).collect()
+}
+
 #[test]
 fn pages_are_whole_and_ask_nothing_of_a_network() {
-    for (case, report) in all() {
-        let page = page::html(&report);
+    for (case, page) in pages() {
         let elements = well_formed(&page);
         assert_eq!(elements.iter().filter(|e| *e == "h1").count(), 1, "{case}");
         assert!(!elements.contains(&"script".to_owned()) && !elements.contains(&"img".to_owned()), "{case}");
@@ -728,6 +820,11 @@ fn pages_are_left_for_a_browser() {
     let Ok(folder) = std::env::var("ALLOT_PAGES") else { return };
     for (case, report) in all() {
         page::write(&report, &Path::new(&folder).join(case)).unwrap();
+    }
+    for (case, forecast) in forecasts() {
+        let folder = Path::new(&folder).join(case);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("index.html"), page::forecast_html(&forecast)).unwrap();
     }
     let runs = |arm: usize| {
         let score = |run: usize, task: usize, point: usize| (run + task + point + arm) as f64 / 20.0;

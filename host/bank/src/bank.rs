@@ -23,6 +23,8 @@ pub struct Bank {
 pub struct Prompt {
     /// Name of the prompt in its source, or a hash of its text.
     pub name: String,
+    /// Position of the prompt in its data set, if known.
+    pub order: Option<u64>,
     /// Length of the prompt in tokens, if known.
     pub tokens: Option<u32>,
     /// Its rollouts, in the order in which they were read.
@@ -48,15 +50,19 @@ impl Bank {
     /// Groups rows by prompt, sorted by `order`. Prompts without an order follow as they first appear.
     pub fn of(rows: Vec<Row>) -> Self {
         let mut places: HashMap<String, usize> = HashMap::new();
-        let mut prompts: Vec<(Option<u64>, Prompt)> = Vec::new();
+        let mut prompts: Vec<Prompt> = Vec::new();
         for row in rows {
             let place = *places.entry(row.key).or_insert_with_key(|key| {
-                let prompt = Prompt { name: key.clone(), tokens: None, rollouts: Vec::new() };
-                prompts.push((row.order, prompt));
+                prompts.push(Prompt {
+                    name: key.clone(),
+                    order: row.order,
+                    tokens: None,
+                    rollouts: Vec::new(),
+                });
                 prompts.len() - 1
             });
-            let (order, prompt) = &mut prompts[place];
-            *order = [*order, row.order].into_iter().flatten().min();
+            let prompt = &mut prompts[place];
+            prompt.order = [prompt.order, row.order].into_iter().flatten().min();
             prompt.tokens = prompt.tokens.or(row.prompt_tokens);
             prompt.rollouts.push(Rollout {
                 version: row.version.unwrap_or(0),
@@ -67,8 +73,8 @@ impl Bank {
             });
         }
         // Prompts without an order keep their order of appearance, after the others.
-        prompts.sort_by_key(|(order, _)| order.unwrap_or(u64::MAX));
-        Self { prompts: prompts.into_iter().map(|(_, prompt)| prompt).collect(), sha256: None }
+        prompts.sort_by_key(|prompt| prompt.order.unwrap_or(u64::MAX));
+        Self { prompts, sha256: None }
     }
 
     /// Reads the bank in a file.

@@ -27,6 +27,12 @@ pub enum Field {
     Version,
     /// The answer.
     Text,
+    /// The prompt's text or its messages, to estimate its length.
+    PromptText,
+    /// The arm of a comparison.
+    Arm,
+    /// The seed of a run of a comparison.
+    Seed,
     /// Purpose of the rollout. Rollouts of an evaluation are skipped: their prompts are not trained on.
     Purpose,
     /// The share of a prompt's rollouts that were right, in files with one row for each prompt.
@@ -83,7 +89,7 @@ struct Layout {
 pub(super) const EPISODES: &str = "episodes of verifiers";
 
 /// The known layouts, most specific first; the last one always matches.
-const LAYOUTS: [Layout; 8] = [
+const LAYOUTS: [Layout; 9] = [
     Layout {
         // A bank, a run's `rollouts/part-*.parquet`, and a report's `rollouts.parquet`.
         name: "allot",
@@ -98,6 +104,8 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Truncated, &["truncated"]),
             (Field::Version, &["version"]),
             (Field::Purpose, &["purpose"]),
+            (Field::Arm, &["arm"]),
+            (Field::Seed, &["seed"]),
         ],
         beside: None,
     },
@@ -112,6 +120,7 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Correct, &["acc"]),
             (Field::Version, &["step"]),
             (Field::Text, &["output"]),
+            (Field::PromptText, &["input"]),
         ],
         beside: None,
     },
@@ -132,6 +141,7 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Tokens, &["token_usage.output_tokens"]),
             (Field::Truncated, &["is_truncated"]),
             (Field::Text, &["completion"]),
+            (Field::PromptText, &["prompt"]),
         ],
         beside: None,
     },
@@ -139,7 +149,12 @@ const LAYOUTS: [Layout; 8] = [
         // `log_completions`: `OUTPUT_DIR/completions/completions_*.parquet`. Rewards are not weighted yet.
         name: "TRL",
         marks: &["prompt", "completion", "advantage"],
-        fields: &[(Field::Prompt, &["prompt"]), (Field::Version, &["step"]), (Field::Text, &["completion"])],
+        fields: &[
+            (Field::Prompt, &["prompt"]),
+            (Field::Version, &["step"]),
+            (Field::Text, &["completion"]),
+            (Field::PromptText, &["prompt"]),
+        ],
         beside: Some(&["images"]),
     },
     Layout {
@@ -163,6 +178,22 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Reward, &["reward"]),
             (Field::Tokens, &["response.usage.output_tokens"]),
             (Field::PromptTokens, &["response.usage.input_tokens"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        // The rows of [`crate::dump`].
+        name: "slime",
+        marks: &["prompt", "response_length", "status", "step", "purpose"],
+        fields: &[
+            (Field::Prompt, &["prompt"]),
+            (Field::PromptTokens, &["prompt_tokens"]),
+            (Field::Reward, &["reward"]),
+            (Field::Tokens, &["response_length"]),
+            (Field::Truncated, &["truncated"]),
+            (Field::Version, &["step"]),
+            (Field::Text, &["response"]),
+            (Field::Purpose, &["purpose"]),
         ],
         beside: None,
     },
@@ -194,6 +225,7 @@ const LAYOUTS: [Layout; 8] = [
             (Field::Truncated, &["truncated"]),
             (Field::Version, &["version", "step", "global_step"]),
             (Field::Text, &["completion", "output", "response", "answer"]),
+            (Field::PromptText, &["prompt", "problem", "question", "input"]),
             (Field::PassRate, &["pass_rate", "solve_rate", "mean_reward"]),
             (Field::Rollouts, &["rollouts", "num_rollouts", "n"]),
         ],

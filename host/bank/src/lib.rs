@@ -26,9 +26,11 @@
 mod bank;
 mod cell;
 mod draws;
+mod dump;
 mod fit;
 mod layout;
 mod lessons;
+mod pickle;
 mod profile;
 mod reading;
 mod row;
@@ -36,6 +38,7 @@ mod traces;
 
 pub use bank::{Bank, Prompt, Rollout};
 pub use draws::{Drawn, Draws, Origin, Tally};
+pub use dump::is_dump;
 pub use fit::Fit;
 pub use layout::Field;
 pub use lessons::{Lesson, Unit, information, paid, resample};

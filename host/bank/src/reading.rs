@@ -1,8 +1,9 @@
 //! Reads files into rows: the reward of each rollout, and the rows that are left out, with reasons.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use allot_allocation::shown;
 use allot_base::{Error, Result};
@@ -10,6 +11,7 @@ use allot_tasks::dataset::{DataError, Fault, Place, Rows};
 use serde_json::{Map, Value};
 
 use crate::cell::{cell, characters, name, number, verdict, whole};
+use crate::dump::{self, is_dump};
 use crate::layout::{Columns, EPISODES, Field};
 use crate::row::{Left, Row};
 use crate::traces;
@@ -30,7 +32,7 @@ pub struct Asked {
     pub right: f64,
     /// Keeps only rollouts of these versions.
     pub versions: Option<RangeInclusive<u32>>,
-    /// Characters per token, to estimate the lengths of answers that the file does not give.
+    /// Characters per token, to estimate lengths that the file does not give: of answers, and of prompts of which it has the text.
     pub characters_per_token: Option<f64>,
 }
 
@@ -57,8 +59,12 @@ pub struct Told {
     pub left: BTreeMap<Left, u64>,
     /// Rows graded right or wrong by their reward.
     pub by_reward: u64,
-    /// Rows whose length was estimated from their characters.
+    /// Rows whose answer's length was estimated from its characters.
     pub by_characters: u64,
+    /// Rows whose prompt's length was.
+    pub prompts_by_characters: u64,
+    /// Arms and seeds of the rows that were kept, of a comparison's table.
+    pub runs: BTreeSet<[String; 2]>,
     /// Rows without a version.
     pub no_version: u64,
     /// Rows that are prompts with a pass rate.
@@ -99,13 +105,18 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn file(&mut self, path: &Path) -> Result<()> {
+        if is_dump(path) {
+            return self.dump(path);
+        }
         let rows = Rows::open(path, None).map_err(told)?;
         let columns = self.columns(path, &rows.columns())?;
         let mut needed: Vec<String> = columns.names().cloned().collect();
         needed.extend(self.asked.only.iter().map(|(column, _)| column.clone()));
         if self.asked.characters_per_token.is_none() {
-            // Answers make up most of a file, so they are read only if lengths are estimated from them.
-            needed.retain(|name| !columns.of(Field::Text).contains(name));
+            // Texts make up most of a file, so they are read only if lengths are estimated from them, or names are made of them.
+            let texts = [Field::Text, Field::PromptText].map(|field| columns.of(field));
+            let named = columns.of(Field::Prompt);
+            needed.retain(|name| named.contains(name) || !texts.iter().any(|text| text.contains(name)));
         }
         let (mut filter, mut wrong) = (None, None);
         let ended = rows.each(&needed, &mut |place, row, faults| {
@@ -117,6 +128,18 @@ impl Reading<'_> {
             (ControlFlow::Break(()), Some(wrong)) => Err(wrong),
             _ => Ok(()),
         }
+    }
+
+    fn dump(&mut self, path: &Path) -> Result<()> {
+        let rows = dump::rows(path)?;
+        let there: BTreeSet<&String> = rows.iter().flat_map(Map::keys).collect();
+        let columns = self.columns(path, &there.into_iter().cloned().collect::<Vec<_>>())?;
+        let file: Arc<str> = path.to_string_lossy().into();
+        for (number, row) in (1..).zip(&rows) {
+            let place = Place { file: Arc::clone(&file), unit: "sample", number };
+            self.row(&columns, &mut None, &place, row)?;
+        }
+        Ok(())
     }
 
     fn columns(&mut self, path: &Path, there: &[String]) -> Result<Columns> {
@@ -248,11 +271,23 @@ impl Reading<'_> {
             self.told.by_characters += 1;
             tokens = Some(((characters(answer) as f64 / each).ceil() as u32).max(1));
         }
+        let mut prompt_tokens = counted(Field::PromptTokens)?;
+        if let (None, Some(each), Some(prompt)) =
+            (prompt_tokens, asked.characters_per_token, first(Field::PromptText))
+        {
+            let characters = characters(prompt);
+            self.told.prompts_by_characters += u64::from(characters > 0);
+            prompt_tokens = (characters > 0).then(|| (characters as f64 / each).ceil() as u32);
+        }
         self.told.no_version += u64::from(version.is_none());
+        if columns.has(Field::Arm) || columns.has(Field::Seed) {
+            let run = [Field::Arm, Field::Seed].map(|field| first(field).and_then(text).unwrap_or_default());
+            self.told.runs.insert(run);
+        }
         Ok(Ok(Row {
             key,
             order: first(Field::Order).and_then(Value::as_u64),
-            prompt_tokens: counted(Field::PromptTokens)?,
+            prompt_tokens,
             version,
             reward: reward as f32,
             correct: said.unwrap_or(reward >= asked.right),

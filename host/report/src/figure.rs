@@ -7,12 +7,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::axis::Axis;
+use crate::forecast::{Forecast, UNITS};
 use crate::report::Report;
 use crate::tuning::Tuning;
 use sheet::{Shared, Sheet};
 
 mod accuracy;
 mod differences;
+mod forecast;
+mod forest;
 mod frontier;
 mod legend;
 mod map;
@@ -209,6 +212,36 @@ pub fn of_grid(tuning: &Tuning) -> Vec<Figure> {
         |size| map::draw(tuning, size),
     );
     vec![map, sensitivity(tuning)]
+}
+
+/// Returns the figures of a forecast: what is paid in each unit, and the log's pass rates.
+pub fn of_forecast(forecast: &Forecast) -> Vec<Figure> {
+    let baseline =
+        forecast.policies.get(forecast.baseline).map_or("the baseline", |policy| policy.name.as_str());
+    let mut all: Vec<Figure> = (0..UNITS.len())
+        .map(|unit| {
+            let (key, name) = UNITS[unit];
+            figure(
+                &format!("forecast-{key}"),
+                &format!("{name}, against {baseline}"),
+                &format!(
+                    "How many times fewer {key} each policy pays than {baseline} to learn as much, on a logarithmic axis; left of \
+                     the line it pays more. Intervals hold 95\u{a0}% by resampling prompts."
+                ),
+                forecast.unknown[unit].as_deref().unwrap_or("No other policy has a forecast."),
+                |size| forecast::ratios(forecast, unit, size),
+            )
+        })
+        .collect();
+    all.push(figure(
+        "pass-rates",
+        "Pass rates in the log",
+        "Prompts by the share of their rollouts that were right. The first and the last bar are those that were never right and \
+         always right. With few rollouts of each prompt, some of these are bad and good luck.",
+        "The log has no prompts.",
+        |size| forecast::pass_rates(forecast, size),
+    ));
+    all
 }
 
 /// Returns the figure of the effect of each setting.

@@ -20,6 +20,7 @@ mod estimate;
 pub mod figure;
 pub mod fold;
 pub mod follow;
+pub mod forecast;
 pub mod frontier;
 pub mod history;
 pub mod number;

@@ -50,6 +50,11 @@ pub fn times(ratio: f64) -> String {
     finite(ratio, |r| format!("{r:.2}×"))
 }
 
+/// Formats a factor for an axis, as short as possible: 2×, 0.71×.
+pub fn times_tick(ratio: f64) -> String {
+    finite(ratio, |r| format!("{}×", trimmed(r, 2)))
+}
+
 /// Formats a lower bound, rounded down so that it remains true.
 pub fn times_at_least(ratio: f64) -> String {
     times((100.0 * ratio + 1e-9).floor() / 100.0)

@@ -14,6 +14,7 @@ use crate::number;
 use crate::report::Report;
 use crate::tables;
 
+mod forecast;
 mod grid;
 mod picture;
 mod reading;
@@ -24,6 +25,7 @@ const STYLE: &str = include_str!("page/style.css");
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
+pub use forecast::forecast_html;
 pub use grid::write_grid;
 
 /// Returns the page as HTML.
@@ -40,17 +42,7 @@ pub fn html(report: &Report) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { (title(report)) }
-                link rel="icon" href="data:,";
-                style {
-                    (PreEscaped(STYLE)) (PreEscaped(picture::switch_style(report))) (PreEscaped(picture::dark_style()))
-                }
-            }
+            (begin(title(report), &(picture::switch_style(report) + &picture::dark_style())))
             body {
                 a.skip href="#main" { "Skip to the report" }
                 header { (head(report)) }
@@ -184,6 +176,21 @@ const SECTIONS: [(&str, &str); 7] = [
     ("compared", "What was compared"),
     ("reading", "How to read this"),
 ];
+
+/// Returns the head of a page.
+fn begin(title: &str, style: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            meta http-equiv="Content-Security-Policy" content=(POLICY);
+            title { (title) }
+            link rel="icon" href="data:,";
+            style { (PreEscaped(STYLE)) (PreEscaped(style)) }
+        }
+    }
+}
 
 /// Returns the report's title; a page must have one.
 fn title(report: &Report) -> &str {

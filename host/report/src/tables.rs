@@ -8,6 +8,7 @@ use crate::number;
 use crate::report::{Estimate, Report};
 
 mod costs;
+pub mod forecast;
 mod frontier;
 mod latex;
 mod looks;

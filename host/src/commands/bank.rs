@@ -108,6 +108,10 @@ pub fn notes(profile: &Profile, told: &Told) -> Vec<String> {
     for (rows, what) in [
         (told.by_reward, "an answer counts as right if its reward is at least --right"),
         (told.by_characters, "lengths are estimated from characters"),
+        (
+            told.prompts_by_characters,
+            "lengths of prompts are estimated from characters, without a chat template",
+        ),
     ] {
         if rows > 0 {
             notes.push(format!("{what}: {}", count(rows, "rollout")));

@@ -1,12 +1,16 @@
 //! `allot forecast`: what each policy would have cost on the prompts of a log.
 
+mod page;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use allot_allocation::shown;
-use allot_bank::{Bank, Fit, Profile, Unit};
-use allot_base::{Error, Exit, Result};
+use allot_bank::{Bank, Fit, Profile, Told, Unit};
+use allot_base::{Error, Exit, Result, listed};
 use allot_config::setting;
 use allot_report::number;
+use allot_report::page::forecast_html;
 use allot_report::report::Estimate;
 use allot_sandbox::Caps;
 use clap::Args;
@@ -36,6 +40,9 @@ pub struct ForecastLogs {
     /// Rollouts of each prompt [default: as in the log]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=1024))]
     rollouts: Option<u32>,
+    /// Write the forecast as a page, one HTML file, too
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
     /// The forecast as JSON
     #[arg(long)]
     json: bool,
@@ -48,10 +55,13 @@ const AS_GOOD: f64 = 0.95;
 pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     let files = command.logs.files()?;
     let (bank, told) = command.logs.read(&files, screen)?;
+    one_run(&told)?;
     let profile = Profile::of(&bank);
-    for words in notes(&profile, &told) {
+    let reading = notes(&profile, &told);
+    for words in &reading {
         screen.tell(words);
     }
+    let pass_rates = page::pass_rates(&bank);
     let candidates = candidates(command, screen)?;
     let sandbox = policy_loader::sandbox(Caps::default())?;
     let about = About::of(&bank);
@@ -64,6 +74,11 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     let tell = &mut |done, all| screen.draw(format_args!("{done} of {all} runs"));
     let forecast = Forecast::of(bank, geometry, &candidates, &sandbox, tell)?;
     screen.draw("");
+    if let Some(file) = &command.page {
+        let page = page::of(command, &forecast, &profile, &about, (reading, pass_rates));
+        std::fs::write(file, forecast_html(&page)).map_err(|e| Error::file("write", file, &e))?;
+        screen.tell(format_args!("the page is in {}", file.display()));
+    }
     if command.json {
         screen.say(json(&forecast, &profile));
     } else {
@@ -74,6 +89,24 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let failed = forecast.left_out.iter().any(|(name, _)| command.policies.contains(name));
     Ok(if failed { Exit::Bad } else { Exit::Good })
+}
+
+/// Refuses rollouts of several runs of a comparison: their models differ, and a step of one is none of another.
+fn one_run(told: &Told) -> Result<()> {
+    if told.runs.len() < 2 {
+        return Ok(());
+    }
+    let names: BTreeSet<&str> = told.runs.iter().map(|[arm, _]| arm.as_str()).collect();
+    let baseline = told.runs.iter().find(|[arm, _]| arm == shipped::baseline());
+    let [arm, seed] = baseline.or(told.runs.first()).expect("there are two");
+    let what = format!(
+        "the log has rollouts of {} runs of a comparison, with arms {}",
+        told.runs.len(),
+        listed(names.into_iter())
+    );
+    let named = [("arm", arm), ("seed", seed)].into_iter().filter(|(_, value)| !value.is_empty());
+    let options: Vec<String> = named.map(|(key, value)| format!("--where {key}={value}")).collect();
+    Err(Error::new(what).hint(format!("forecast from one run, as with {}", options.join(" "))))
 }
 
 /// Returns the baseline, the other shipped policies, and those that were given.
@@ -126,32 +159,42 @@ impl About {
 
 /// Shows the table.
 fn show(forecast: &Forecast, profile: &Profile, screen: &mut Screen<'_>) {
-    let Forecast { geometry, baseline, .. } = forecast;
-    let [rollouts, prompts] = [profile.rollouts, profile.prompts].map(|n| number::count(n as u64));
-    let share = |part: f64| format!("{:.0} %", 100.0 * part);
-    screen.say(format_args!(
-        "{rollouts} rollouts of {prompts} prompts; mean pass rate {:.3}, never right {}, always right {}",
-        profile.pass_rate,
-        share(profile.never),
-        share(profile.always)
-    ));
-    screen.say(format_args!(
-        "what each policy pays to learn as much as `{}` does from {} rollouts, {} of each of {} prompts in a step{}:",
-        baseline.name,
-        number::count(forecast.rollouts),
-        geometry.rollouts,
-        geometry.groups,
-        geometry.from
-    ));
+    screen.say(log(profile));
+    screen.say(format_args!("{}:", simulated(forecast)));
     for line in super::report::aligned(&table(forecast, profile)) {
         screen.say(format_args!("  {}", line.trim_end()));
     }
     notes_on(forecast, profile.fit, screen);
 }
 
+/// Describes the log.
+fn log(profile: &Profile) -> String {
+    let [rollouts, prompts] = [profile.rollouts, profile.prompts].map(|n| number::count(n as u64));
+    let share = |part: f64| format!("{:.0} %", 100.0 * part);
+    format!(
+        "{rollouts} rollouts of {prompts} prompts; mean pass rate {:.3}, never right {}, always right {}",
+        profile.pass_rate,
+        share(profile.never),
+        share(profile.always)
+    )
+}
+
+/// Says what the table shows.
+fn simulated(forecast: &Forecast) -> String {
+    let Forecast { geometry, baseline, .. } = forecast;
+    format!(
+        "what each policy pays to learn as much as `{}` does from {} rollouts, {} of each of {} prompts in a step{}",
+        baseline.name,
+        number::count(forecast.rollouts),
+        geometry.rollouts,
+        geometry.groups,
+        geometry.from
+    )
+}
+
 /// Returns the table, with a row for each policy.
 fn table(forecast: &Forecast, profile: &Profile) -> Vec<Vec<String>> {
-    let Forecast { geometry, baseline, sizes, best, arms, .. } = forecast;
+    let Forecast { geometry, baseline, sizes, best, .. } = forecast;
     let (best_size, best_arm) = (&sizes[*best].0, &sizes[*best].1);
     let against_best = format!("rollouts, than {} of each of {}", best_size.rollouts, best_size.groups);
     let against = format!("rollouts, than {}", baseline.name);
@@ -180,15 +223,7 @@ fn table(forecast: &Forecast, profile: &Profile) -> Vec<Vec<String>> {
             ratio(best_arm),
         ]);
     };
-    let mark = |arm: &Arm| if arm.is_modelled() { "*" } else { "" };
-    let mut all: Vec<(String, &Arm)> =
-        arms.iter().map(|arm| (format!("{}{}", arm.name, mark(arm)), arm)).collect();
-    all.push((format!("{}{}", baseline.name, mark(baseline)), baseline));
-    if differs {
-        all.push((format!("{}, {} of each{}", baseline.name, best_size.rollouts, mark(best_arm)), best_arm));
-    }
-    all.sort_by(|a, b| b.1.rate(Unit::Rollouts).total_cmp(&a.1.rate(Unit::Rollouts)));
-    for (name, arm) in all {
+    for (name, arm) in ranked(forecast) {
         row(name, arm);
     }
     if !differs {
@@ -199,14 +234,26 @@ fn table(forecast: &Forecast, profile: &Profile) -> Vec<Vec<String>> {
     rows
 }
 
+/// Returns the policies with their names in a table, those that learn most for a rollout first.
+fn ranked(forecast: &Forecast) -> Vec<(String, &Arm)> {
+    let Forecast { geometry, baseline, sizes, best, arms, .. } = forecast;
+    let (best_size, best_arm) = (&sizes[*best].0, &sizes[*best].1);
+    let mark = |arm: &Arm| if arm.is_modelled() { "*" } else { "" };
+    let mut all: Vec<(String, &Arm)> =
+        arms.iter().map(|arm| (format!("{}{}", arm.name, mark(arm)), arm)).collect();
+    all.push((format!("{}{}", baseline.name, mark(baseline)), baseline));
+    if best_size.rollouts != geometry.rollouts {
+        all.push((format!("{}, {} of each{}", baseline.name, best_size.rollouts, mark(best_arm)), best_arm));
+    }
+    all.sort_by(|a, b| b.1.rate(Unit::Rollouts).total_cmp(&a.1.rate(Unit::Rollouts)));
+    all
+}
+
 /// Says what the table leaves out, and what follows from it.
 fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
-    let Forecast { baseline, alike, useless, left_out, arms, sizes, best, .. } = forecast;
-    if !alike.is_empty() {
-        screen.say(format_args!("as `{}` here: {}", baseline.name, alike.join(", ")));
-    }
-    if !useless.is_empty() {
-        screen.say(format_args!("no lesson in any update: {}", useless.join(", ")));
+    let Forecast { baseline, arms, sizes, best, .. } = forecast;
+    for words in left_out(forecast) {
+        screen.say(words);
     }
     let shown = arms.iter().chain([baseline, &sizes[*best].1]);
     let most = shown.filter(|arm| arm.is_modelled()).map(|arm| arm.modelled).max_by(f64::total_cmp);
@@ -216,12 +263,29 @@ fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
             100.0 * most
         ));
     }
-    for (name, why) in left_out {
-        screen.say(format_args!(
-            "not forecast: {}",
-            if why.contains(name.as_str()) { why.clone() } else { format!("{name}: {why}") }
-        ));
+    screen.say(format_args!("advice: {}", advice(forecast, fit)));
+}
+
+/// Says which policies are not in the table, and why.
+fn left_out(forecast: &Forecast) -> Vec<String> {
+    let Forecast { baseline, alike, useless, left_out, .. } = forecast;
+    let mut all = Vec::new();
+    if !alike.is_empty() {
+        all.push(format!("as `{}` here: {}", baseline.name, alike.join(", ")));
     }
+    if !useless.is_empty() {
+        all.push(format!("no lesson in any update: {}", useless.join(", ")));
+    }
+    all.extend(left_out.iter().map(|(name, why)| {
+        let why = if why.contains(name.as_str()) { why.clone() } else { format!("{name}: {why}") };
+        format!("not forecast: {why}")
+    }));
+    all
+}
+
+/// Says which group sizes are best, and how many prompts a step needs.
+fn advice(forecast: &Forecast, fit: Fit) -> String {
+    let Forecast { baseline, sizes, best, .. } = forecast;
     let top = sizes[*best].1.rate(Unit::Rollouts);
     let good = sizes.iter().filter(|(_, arm)| arm.rate(Unit::Rollouts) >= AS_GOOD * top);
     let good: Vec<u32> = good.map(|(geometry, _)| geometry.rollouts).collect();
@@ -230,11 +294,11 @@ fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
         let groups = number::count(groups.into());
         format!("; with {groups} prompts in a step, fewer than one step in twenty has nothing to learn from")
     });
-    screen.say(format_args!(
-        "advice: `{}` learns most for a rollout with {} rollouts of each prompt{step}",
+    format!(
+        "`{}` learns most for a rollout with {} rollouts of each prompt{step}",
         baseline.name,
         words.join(" or ")
-    ));
+    )
 }
 
 /// Says what a log can't tell.

@@ -1,13 +1,14 @@
 //! Logs of rollouts as a command is given them: files, and what their columns mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_bank::{Asked, Bank, Field, Told, read};
+use allot_bank::{Asked, Bank, Field, Told, is_dump, read};
 use allot_base::{Error, Result, count, did_you_mean, find};
 use allot_outputs::rollouts::parts;
+use allot_record::{Line, Reader};
 use allot_tasks::dataset::Format;
 use clap::Args;
 
@@ -16,7 +17,7 @@ use crate::screen::Screen;
 /// Logs of rollouts.
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV), or folders: a run's, a comparison's, or one of such files
+    /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV, slime's .pt), or folders: a run's, a comparison's, or one of such files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The column that has the `prompt`, `reward`, `correct`, `tokens`, `truncated`, `version`, `prompt_tokens` or `text`
@@ -32,9 +33,12 @@ pub struct Logs {
     /// Count an answer as right from this reward on, if the file does not say
     #[arg(long, value_name = "REWARD", default_value_t = 0.5, allow_negative_numbers = true)]
     right: f64,
-    /// Estimate lengths from characters, if a file has answers and no lengths
+    /// Estimate lengths from characters, if a file has texts of prompts and answers and no lengths
     #[arg(long, value_name = "NUMBER")]
     characters_per_token: Option<f64>,
+    /// Take prompts of unknown length for this many tokens long
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    prompt_tokens: Option<u32>,
 }
 
 impl Logs {
@@ -47,6 +51,35 @@ impl Logs {
         Ok(self.files.iter().map(|place| below(place)).collect::<Result<Vec<_>>>()?.concat())
     }
 
+    /// Returns the names of the files and folders, without the folders above them.
+    pub fn names(&self) -> Vec<String> {
+        let name = |place: &PathBuf| {
+            place
+                .file_name()
+                .map_or_else(|| shown::path(place).to_string(), |name| name.to_string_lossy().into_owned())
+        };
+        self.files.iter().map(name).collect()
+    }
+
+    /// Returns the options that were given, by name.
+    pub fn options(&self) -> Vec<(String, String)> {
+        let many = |name: &str, values: &[String]| -> Vec<(String, String)> {
+            values.iter().map(|value| (name.to_owned(), value.clone())).collect()
+        };
+        let mut all = many("--column", &self.columns);
+        all.extend(many("--where", &self.only));
+        let versions = self.versions.as_ref().map(|range| format!("{}..{}", range.start(), range.end()));
+        for (name, value) in [
+            ("--versions", versions),
+            ("--right", Some(self.right.to_string())),
+            ("--characters-per-token", self.characters_per_token.map(|number| number.to_string())),
+            ("--prompt-tokens", self.prompt_tokens.map(|number| number.to_string())),
+        ] {
+            all.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        all
+    }
+
     /// Reads the files, by prompt. Returns how they were read, too.
     ///
     /// # Errors
@@ -56,10 +89,44 @@ impl Logs {
         let asked = asked(self)?;
         screen.draw(format_args!("reading {}", count(files.len() as u64, "file")));
         let (rows, told) = read(files, &asked)?;
-        let bank = Bank::of(rows);
+        let mut bank = Bank::of(rows);
+        self.lengths(files, &mut bank)?;
         screen.draw("");
         Ok((bank, told))
     }
+}
+
+impl Logs {
+    /// Adds lengths of prompts that the files do not have: those of a run's record, and the one that was given.
+    fn lengths(&self, files: &[PathBuf], bank: &mut Bank) -> Result<()> {
+        let unknown = bank.prompts.iter().any(|prompt| prompt.tokens.is_none());
+        if let ([place], true) = (&self.files[..], unknown)
+            && files.iter().all(|file| file.parent() == Some(&place.join("rollouts")))
+            && place.join("record.jsonl").exists()
+        {
+            let known = recorded(place)?;
+            for prompt in &mut bank.prompts {
+                let number = prompt.order.and_then(|order| u32::try_from(order).ok());
+                prompt.tokens = prompt.tokens.or_else(|| known.get(&number?).copied());
+            }
+        }
+        for prompt in &mut bank.prompts {
+            prompt.tokens = prompt.tokens.or(self.prompt_tokens);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the lengths of a run's prompts, by number: those that were on offer to its policy.
+fn recorded(run: &Path) -> Result<HashMap<u32, u32>> {
+    let mut known = HashMap::new();
+    let (reader, _) = Reader::open(run)?;
+    for line in reader {
+        if let Line::Call(call) = line? {
+            known.extend(call.offered.iter().map(|prompt| (prompt.id.0, prompt.tokens)));
+        }
+    }
+    Ok(known)
 }
 
 /// Returns the checked options.
@@ -128,7 +195,7 @@ fn below(place: &Path) -> Result<Vec<PathBuf>> {
         let unread = |e: std::io::Error| Error::file("read", place, &e);
         for entry in std::fs::read_dir(place).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
-            if path.is_file() && Format::of_ending(&path).is_some() {
+            if path.is_file() && (Format::of_ending(&path).is_some() || is_dump(&path)) {
                 files.push(path);
             }
         }
@@ -136,8 +203,9 @@ fn below(place: &Path) -> Result<Vec<PathBuf>> {
     }
     if files.is_empty() {
         let what = format!("there is no file of rollouts in `{}`", shown::path(place));
-        return Err(Error::new(what)
-            .hint("name a folder with files that end in .parquet, .jsonl, .json, .csv, .tsv or .arrow"));
+        return Err(Error::new(what).hint(
+            "name a folder with files that end in .parquet, .jsonl, .json, .csv, .tsv, .arrow or .pt",
+        ));
     }
     Ok(files)
 }

@@ -35,6 +35,8 @@ pub enum Scale {
     Percent,
     /// Differences of shares, in percentage points.
     Points,
+    /// Logarithms of ratios, to base 2.
+    Ratios,
     /// Rows that are named beside the plot, without labels and grid.
     Rows,
 }
@@ -209,6 +211,13 @@ impl Span {
         Self { low: low - room, high: high + room, scale: Scale::Points }
     }
 
+    /// Returns an axis for these logarithms of ratios to base 2, that of 1 included.
+    pub fn ratios(values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = ends(values.into_iter().chain([-0.5, 0.5])).unwrap_or((-0.5, 0.5));
+        let room = (high - low) * 0.06;
+        Self { low: low - room, high: high + room, scale: Scale::Ratios }
+    }
+
     /// Returns an axis of `count` rows, the first on top.
     pub fn rows(count: usize) -> Self {
         Self { low: count as f64 - 0.5, high: -0.5, scale: Scale::Rows }
@@ -230,6 +239,7 @@ impl Scale {
             Self::Cost => number::tick(value),
             Self::Percent => number::percent_tick(value),
             Self::Points => number::points(value).trim_end_matches(".0").to_owned(),
+            Self::Ratios => number::times_tick(value.exp2()),
             Self::Rows => String::new(),
         }
     }

@@ -4,9 +4,9 @@
 use std::io;
 use std::path::Path;
 
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{DOCTYPE, html};
 
-use super::{POLICY, STYLE, Writer, picture, table};
+use super::{Writer, begin, picture, table};
 use crate::figure;
 use crate::tables::tuning::trials;
 use crate::tuning::Tuning;
@@ -16,21 +16,14 @@ pub fn write_grid(tuning: &Tuning, folder: &Path) -> io::Result<()> {
     let (figures, tried) = (figure::of_grid(tuning), trials(tuning));
     let arms: Vec<&str> = tuning.arms.iter().map(|arm| arm.name.as_str()).collect();
     let many = tuning.arms.iter().map(|arm| arm.trials.len()).sum::<usize>();
+    let title = format!("A grid of {}", arms.join(", "));
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { "A grid of " (arms.join(", ")) }
-                link rel="icon" href="data:,";
-                style { (PreEscaped(STYLE)) (PreEscaped(picture::dark_style())) }
-            }
+            (begin(&title, &picture::dark_style()))
             body {
                 header {
-                    h1 { "A grid of " (arms.join(", ")) }
+                    h1 { (title) }
                     p { (many) " settings, on " (tuning.seeds.len()) " tuning seeds" }
                 }
                 main #main tabindex="-1" {

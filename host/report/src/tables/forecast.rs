@@ -1,0 +1,85 @@
+//! Tables of a forecast.
+
+use super::{Cell, Column, Shape, Table};
+use crate::forecast::{Forecast, Policy};
+use crate::number;
+
+/// Returns what each policy pays to learn as much as the baseline.
+pub fn pays(forecast: &Forecast) -> Table {
+    let baseline = forecast.policies.get(forecast.baseline).map_or("the baseline", |policy| &policy.name);
+    let mut columns = vec![
+        Column::new("policy", "policy", Shape::Words),
+        Column::new("rollouts", "rollouts", Shape::Number),
+        Column::new("fewer_rollouts", &format!("rollouts, than {baseline}"), Shape::Estimate),
+        Column::new("tokens", "tokens", Shape::Number),
+        Column::new("fewer_tokens", &format!("tokens, than {baseline}"), Shape::Estimate),
+        Column::new("operations", "operations", Shape::Number),
+        Column::new("fewer_operations", &format!("operations, than {baseline}"), Shape::Estimate),
+    ];
+    // Columns of which nothing is known would only make the table wide.
+    columns.retain(|column| {
+        let unit = ["rollouts", "tokens", "operations"].iter().position(|unit| column.key.ends_with(unit));
+        unit.is_none_or(|unit| forecast.unknown[unit].is_none())
+    });
+    columns.push(Column::new("effective", "rollouts for 1,000 with an advantage", Shape::Number));
+    let row = |(place, policy): (usize, &Policy)| {
+        let mut row = vec![Cell::Arm(place, policy.name.clone())];
+        for unit in (0..3).filter(|unit| forecast.unknown[*unit].is_none()) {
+            row.push(policy.pays[unit].filter(|pays| pays.is_finite()).map_or(
+                Cell::None(number::NONE, "The log does not tell"),
+                |pays| {
+                    let words = number::cost(pays) + if unit == 2 { " × P" } else { "" };
+                    Cell::Number(pays, words)
+                },
+            ));
+            row.push(match policy.fewer[unit] {
+                Some(ratio) if ratio.value.is_finite() => Cell::Ratio(ratio),
+                _ if place == forecast.baseline => Cell::None(number::NONE, "This is the baseline"),
+                _ => Cell::None(number::NONE, "Too little of it is known for a ratio"),
+            });
+        }
+        row.push(Cell::cost(Some(policy.effective).filter(|effective| effective.is_finite())));
+        row
+    };
+    Table {
+        name: "result",
+        title: format!("What each policy pays to learn as much as {baseline}"),
+        note: marked(forecast),
+        rows: forecast.policies.iter().enumerate().map(row).collect(),
+        columns,
+    }
+}
+
+/// Says which policies rest on rollouts that the log does not have.
+fn marked(forecast: &Forecast) -> String {
+    let all: Vec<String> = forecast
+        .policies
+        .iter()
+        .filter(|policy| policy.name.ends_with('*'))
+        .map(|policy| {
+            format!("{} {}", policy.name, number::percent_tick((100.0 * policy.modelled).round() / 100.0))
+        })
+        .collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    format!(
+        "* So much of the policy's rollouts is from a fitted model, as the log has too few of each prompt: {}.",
+        all.join(", ")
+    )
+}
+
+/// Returns the settings.
+pub fn settings(forecast: &Forecast) -> Table {
+    let row = |(name, value): &(String, String)| vec![Cell::Words(name.clone()), Cell::Words(value.clone())];
+    Table {
+        name: "shared",
+        title: "How the forecast was made".to_owned(),
+        note: String::new(),
+        columns: vec![
+            Column::new("setting", "setting", Shape::Words),
+            Column::new("value", "value", Shape::Words),
+        ],
+        rows: forecast.settings.iter().map(row).collect(),
+    }
+}
