@@ -25,6 +25,7 @@ pub mod grader;
 pub mod graders;
 pub mod http;
 pub mod identity;
+pub mod math;
 pub mod process;
 pub mod processes;
 pub mod program;
