@@ -49,7 +49,13 @@ fn equals(gold: &str, answer: &Answer) -> Option<bool> {
         Answer::Nothing => return value::latex(gold).map(|_| false),
         Answer::Box(text) if *text == gold && value::is_harmless(gold) => return Some(true),
         Answer::Box(text) => value::latex(text)?,
-        Answer::Number(value) => Value::Scalar(*value),
+        Answer::Number(number) => Value::Scalar(*number),
+        Answer::Percent(number) => {
+            // Its text has no percent sign, and may be that of the gold answer.
+            let gold = value::latex(gold)?;
+            let is_other = gold.equals(&Value::Scalar(*number)) == Some(false);
+            return gold.equals(&Value::Scalar(number.percent())).filter(|equal| *equal || is_other);
+        }
     };
     value::latex(gold)?.equals(&read)
 }
@@ -58,9 +64,33 @@ fn equals(gold: &str, answer: &Answer) -> Option<bool> {
 mod tests {
     use super::verdict;
 
-    fn all(gold: &str, answers: &[&str], wanted: Option<bool>) {
-        for answer in answers {
+    #[test]
+    fn what_is_certain_is_decided_and_nothing_else() {
+        for (gold, answer, wanted) in [
+            ("72", "48 + 24 = 72 clips\n#### 72", Some(true)),
+            ("72", "The answer is $72.00.", Some(true)),
+            ("1/2", r"So it is $\boxed{\dfrac12}$.", Some(true)),
+            ("1/3", r"\boxed{0.333333}", None),
+            ("1/3", r"\boxed{0.33}", Some(false)),
+            ("(1,2)", r"\boxed{\left(1, 2\right)}", Some(true)),
+            ("1{,}000", r"\boxed{1000}", Some(true)),
+            ("5", r"\boxed{5 \text{ cm}^2}", Some(true)),
+            ("x^2+1", r"\boxed{x^2+1}", Some(true)),
+            // Computer algebra may find these equal.
+            ("x^2+1", r"\boxed{1+x^2}", None),
+            // Texts are compared without their percent signs.
+            ("20", "It is the answer: 20%", None),
+            ("0.2", "It is the answer: 20%", Some(true)),
+            ("0.3", "It is the answer: 20%", Some(false)),
+            // It could be two boxes, or a percentage.
+            ("5", r"$\boxed{4}$ and $\boxed{5}$", None),
+            ("5", r"$\boxed{5}$ %", None),
+            ("5", "I do not know.", Some(false)),
+            ("5", "the answer is 5 = 3", None),
+        ] {
             assert_eq!(verdict(&[gold.to_owned()], answer), wanted, "{answer} for {gold}");
         }
+        assert_eq!(verdict(&["x".to_owned(), "5".to_owned()], "5"), Some(true));
+        assert_eq!(verdict(&[], "5"), None);
     }
 }

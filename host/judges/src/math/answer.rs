@@ -19,6 +19,8 @@ pub enum Answer<'t> {
     Box(&'t str),
     /// A number or a fraction outside of LaTeX.
     Number(Scalar),
+    /// A number outside of LaTeX, with a percent sign behind it.
+    Percent(Scalar),
     /// Nothing.
     Nothing,
 }
@@ -109,7 +111,8 @@ fn boxed<'t>(text: &'t str, lower: &str) -> Option<&'t str> {
     if tail.contains(['%']) || ["ercent", "pct", "Pct"].iter().any(|word| tail.contains(word)) {
         return None;
     }
-    (!lower.contains("final answer") || is_final(text, lower, start, tail)).then(|| text[content].trim_ascii())
+    (!lower.contains("final answer") || is_final(text, lower, start, tail))
+        .then(|| text[content].trim_ascii())
 }
 
 /// Returns where the content of the box at `start` is, if it has no delimiters of LaTeX.
@@ -122,7 +125,8 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
             open == 0
         })?;
     let inner = text[start..end].replace(r"\$", "");
-    let is_plain = !inner.contains(['$', '[', ']', '\n']) && ![r"\(", r"\)"].iter().any(|d| inner.contains(d));
+    let is_plain =
+        !inner.contains(['$', '[', ']', '\n']) && ![r"\(", r"\)"].iter().any(|d| inner.contains(d));
     (is_plain && !inner.is_empty()).then_some(start..end)
 }
 
@@ -146,7 +150,8 @@ fn is_apart(text: &str, gap: Range<usize>, first: &str) -> bool {
 fn is_final(text: &str, lower: &str, start: usize, tail: &str) -> bool {
     let Some(from) = lower.find("final answer").filter(|from| *from < start) else { return false };
     let between = &text[from..start];
-    let between = [r"\(", r"\[", "$$", "$"].iter().find_map(|open| between.strip_suffix(open)).unwrap_or(between);
+    let between =
+        [r"\(", r"\[", "$$", "$"].iter().find_map(|open| between.strip_suffix(open)).unwrap_or(between);
     let rest = [r"\)", r"\]", "$$", "$"].iter().find_map(|end| tail.strip_prefix(end)).unwrap_or(tail);
     let is_plain = |text: &str| !text.contains(['$', '\\', '[', ']']);
     let is_hoped = text.contains("I hope") && (!tail.contains("I hope") || text[..start].contains("I hope"));
@@ -173,7 +178,8 @@ fn number(text: &str, lower: &str) -> Option<Answer<'static>> {
         }
     }
     let end = latex_end(text);
-    let both = [&EXPRESSIONS, &NUMBERS].map(|regex| regex.find_iter(text).map(|found| found.range()).collect());
+    let both =
+        [&EXPRESSIONS, &NUMBERS].map(|regex| regex.find_iter(text).map(|found| found.range()).collect());
     let [expressions, numbers]: [Vec<Range<usize>>; 2] = both;
     let regex = match (last(&expressions), last(&numbers)) {
         (None, None) => return end.is_none().then_some(Answer::Nothing),
@@ -200,7 +206,8 @@ fn latex_end(text: &str) -> Option<usize> {
     let is_there = text.matches('$').count() > 1 || text.contains(['\\', '[']);
     // A percent sign or word may follow.
     let rest = text[end..].trim_start();
-    let is_percent = ["\\", "%", "percent", "Percent", "pct", "Pct"].iter().any(|word| rest.starts_with(word));
+    let is_percent =
+        ["\\", "%", "percent", "Percent", "pct", "Pct"].iter().any(|word| rest.starts_with(word));
     is_there.then_some(if is_percent { text.len() } else { end })
 }
 
@@ -215,20 +222,24 @@ fn read(text: &str, regex: &Regex, found: Range<usize>, latex: Option<usize>) ->
     if latex.is_some_and(|end| end > begins) {
         return None;
     }
-    scalar(&captures).map(Answer::Number)
+    scalar(&captures)
 }
 
 /// Returns the number of a match, as math-verify's `extract_expr` does.
-fn scalar(captures: &Captures<'_>) -> Option<Scalar> {
+fn scalar(captures: &Captures<'_>) -> Option<Answer<'static>> {
     if let Some(expression) = captures.name("expr") {
         let (over, under) = expression.as_str().split_once('/')?;
         let (is_negative, over) = over.strip_prefix('-').map_or((false, over), |over| (true, over));
         let fraction = Scalar::fraction(over.trim_ascii(), under.trim_ascii())?;
-        return Some(if is_negative { fraction.negative() } else { fraction });
+        return Some(Answer::Number(if is_negative { fraction.negative() } else { fraction }));
     }
     let count = captures.len();
     let group = |at: usize| captures.get(count - 8 + at).map_or("", |group| group.as_str());
-    let whole = if group(1).is_empty() { format!("{}{}", group(3), group(6)) } else { group(1).replace([' ', ','], "") };
+    let whole = if group(1).is_empty() {
+        format!("{}{}", group(3), group(6))
+    } else {
+        group(1).replace([' ', ','], "")
+    };
     let part = [group(2), group(4), group(5)].concat();
     let (is_negative, digits) = whole.strip_prefix('-').map_or((false, &*whole), |digits| (true, digits));
     // Zeros behind a sign are not dropped, and sympy reads no such number.
@@ -236,5 +247,5 @@ fn scalar(captures: &Captures<'_>) -> Option<Scalar> {
         return None;
     }
     let number = Scalar::decimal(is_negative, digits, part.trim_start_matches(['.', ',']))?;
-    Some(if group(7).is_empty() { number } else { number.percent() })
+    Some(if group(7).is_empty() { Answer::Number(number) } else { Answer::Percent(number) })
 }

@@ -264,9 +264,9 @@ fn is_digits(text: &str) -> bool {
 
 /// Commands in a text that math-verify reads and compares with itself in little time.
 const COMMANDS: [&str; 30] = [
-    "frac", "dfrac", "tfrac", "sqrt", "pi", "text", "textbf", "mathbf", "left", "right", "cdot", "times", "le",
-    "leq", "ge", "geq", "infty", "in", "cup", "theta", "alpha", "beta", "circ", "sin", "cos", "tan", "log", "ln",
-    "pm", "neq",
+    "frac", "dfrac", "tfrac", "sqrt", "pi", "text", "textbf", "mathbf", "left", "right", "cdot", "times",
+    "le", "leq", "ge", "geq", "infty", "in", "cup", "theta", "alpha", "beta", "circ", "sin", "cos", "tan",
+    "log", "ln", "pm", "neq",
 ];
 
 /// Returns whether a text that is both the gold answer and the answer is certain to be correct: something is
@@ -279,7 +279,12 @@ pub fn is_harmless(text: &str) -> bool {
         first.next() == Some('\\') && first.next().is_some_and(|c| c.is_ascii_alphabetic())
     };
     let factorials = text.replace(r"\!", "").contains('!');
-    text.len() <= 120 && text.chars().all(known) && starts && !factorials && has_words(text) && has_powers(text)
+    text.len() <= 120
+        && text.chars().all(known)
+        && starts
+        && !factorials
+        && has_words(text)
+        && has_powers(text)
 }
 
 /// Returns whether all commands of a text are known, and there is something beside them.
