@@ -86,7 +86,8 @@ mod tests {
             ("5", r"$\boxed{4}$ and $\boxed{5}$", None),
             ("5", r"$\boxed{5}$ %", None),
             ("5", "I do not know.", Some(false)),
-            ("5", "the answer is 5 = 3", None),
+            ("5", "the answer is 5 = 3", Some(false)),
+            ("5", "the answer is 5 = x", None),
         ] {
             assert_eq!(verdict(&[gold.to_owned()], answer), wanted, "{answer} for {gold}");
         }
