@@ -65,12 +65,12 @@ pub fn of(text: &str) -> Option<Answer<'_>> {
 
 /// Returns whether Python's expressions see the same digits, spaces and letters in a text as Rust's.
 fn is_alike(text: &str) -> bool {
-    text.chars().all(|c| match c {
-        '\u{b}' | '\u{1c}'..='\u{1f}' => false,
-        // These have a small or capital letter in ASCII.
-        'İ' | 'ı' | 'ſ' | '\u{212a}' => false,
-        _ => c.is_ascii() || !(c.is_numeric() || c.is_whitespace()),
-    })
+    let is_other = |c: char| match c {
+        '\u{b}' | '\u{1c}'..='\u{1f}' => true,
+        _ => !c.is_ascii() && (c.is_numeric() || c.is_whitespace()),
+    };
+    // These letters have a small or capital form in ASCII.
+    !text.contains(['İ', 'ı', 'ſ', '\u{212a}']) && !text.contains(is_other)
 }
 
 /// Returns whether each brace of a text is closed.

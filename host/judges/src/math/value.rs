@@ -114,12 +114,10 @@ impl Value {
                 let parts: Option<Vec<bool>> = a.iter().zip(b).map(|(a, b)| a.equals(*b)).collect();
                 parts.map(|parts| parts.into_iter().all(|part| part))
             }
-            (Self::Tuple(_), Self::Tuple(_)) => Some(false),
-            // A number is a set of one, and a tuple has more.
-            (Self::Scalar(_), Self::Tuple(_)) | (Self::Tuple(_), Self::Scalar(_)) => Some(false),
             (Self::Letter(a), Self::Letter(b)) => Some(a == b),
-            (Self::Scalar(_), Self::Letter(_)) | (Self::Letter(_), Self::Scalar(_)) => Some(false),
             (Self::Letter(_), Self::Tuple(_)) | (Self::Tuple(_), Self::Letter(_)) => None,
+            // Tuples of different lengths differ; a number is a set of one, and a letter is none.
+            _ => Some(false),
         }
     }
 }
