@@ -1,15 +1,18 @@
-//! math-verify in the sandbox: the verdicts of the grader that is a process.
+//! math-verify in the sandbox: the verdicts of the grader that is a process. Verdicts that are certain without it: the same.
 //!
 //! Needs CPython's module and the packages' wheels: `ALLOT_PYTHON` and `ALLOT_WHEELS` name them, or `allot fetch math-verify`
-//! has fetched them. `ALLOT_VERIFIER_CASES` names more recorded verdicts than the repository has.
+//! has fetched them. `ALLOT_VERIFIER_CASES` names more recorded verdicts than the repository has. `ALLOT_MATH_VERIFY` names a Python
+//! with math-verify, which judges as many drawn pairs as `ALLOT_MATH_PAIRS` says (500).
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod skip;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use allot_judges::math::verdict;
 use allot_judges::python::Limits;
 use allot_judges::python::build::BUILDS;
 use allot_judges::python::math::{Math, WHEELS};
@@ -35,11 +38,66 @@ fn math() -> Option<&'static Math> {
     one.as_ref()
 }
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 fn recorded() -> PathBuf {
-    let own = || {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/graders/math_verify_cases.jsonl")
-    };
+    let own = || root().join("tests/cases/graders/math_verify_cases.jsonl");
     std::env::var_os("ALLOT_VERIFIER_CASES").map_or_else(own, PathBuf::from)
+}
+
+/// Compares verdicts that are certain with those of lines of JSON: a gold answer, an answer, and the verdict, null where
+/// math-verify gave none. Returns how many there are, and how many of them are certain.
+fn certain(lines: &str) -> (usize, usize) {
+    let (mut all, mut decided, mut apart) = (0, 0, Vec::new());
+    for line in lines.lines() {
+        let (gold, answer, wanted): (String, String, Option<bool>) = serde_json::from_str(line).unwrap();
+        let got = verdict(&[gold], &answer);
+        all += 1;
+        decided += usize::from(got.is_some());
+        if got.is_some() && got != wanted {
+            apart.push(format!("{got:?} for {line}"));
+        }
+    }
+    assert!(apart.is_empty(), "{} of {all} differ:\n{}", apart.len(), apart.join("\n"));
+    println!("{decided} of {all} verdicts are certain without math-verify");
+    (all, decided)
+}
+
+#[test]
+fn certain_verdicts_are_those_of_math_verify() {
+    let (all, decided) =
+        certain(&std::fs::read_to_string(root().join("tests/cases/graders/math_pairs.jsonl")).unwrap());
+    assert!(decided * 4 > all, "{decided} of {all}");
+    let text = std::fs::read_to_string(recorded()).unwrap();
+    let rows = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let rows = rows.filter(|row: &Value| row["math_verify"].is_boolean());
+    let lines: Vec<String> = rows
+        .map(|row| serde_json::json!([row["gold"], row["prediction"], row["math_verify"]]).to_string())
+        .collect();
+    certain(&lines.join("\n"));
+}
+
+#[test]
+fn certain_verdicts_on_drawn_pairs_are_those_of_math_verify() {
+    let python = std::env::var("ALLOT_MATH_VERIFY").unwrap_or_else(|_| "python3".to_owned());
+    let has = Command::new(&python).args(["-c", "import math_verify"]).output();
+    if !has.is_ok_and(|has| has.status.success()) {
+        return skip::skip("math-verify", "no Python with math-verify");
+    }
+    let count = std::env::var("ALLOT_MATH_PAIRS").unwrap_or_else(|_| "500".to_owned());
+    let judge = root().join("host/judges/src/python/math_verify.py");
+    let done = Command::new(&python)
+        .args(["-W", "ignore"])
+        .arg(root().join("tests/cases/graders/math_pairs.py"))
+        .arg(judge)
+        .args(["20261128", &count])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let (all, _) = certain(&String::from_utf8(done.stdout).unwrap());
+    assert_eq!(all.to_string(), count);
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub mod grader;
 pub mod graders;
 pub mod http;
 pub mod identity;
+pub mod math;
 mod portions;
 pub mod process;
 pub mod processes;

@@ -1,7 +1,8 @@
 //! math-verify in the sandbox: decides by computer algebra whether an answer equals a gold answer.
 //!
 //! It uses the same packages and calls as the process grader. Where the process has time limits, this has
-//! instruction limits: an answer that exceeds them is wrong, on every machine.
+//! instruction limits: an answer that exceeds them is wrong, on every machine. A verdict that is certain
+//! without them ([`crate::math`]) starts no interpreter.
 
 use std::path::Path;
 
@@ -88,10 +89,12 @@ impl Math {
     ///
     /// Why it can't be graded: unreadable gold answers, or a sandbox that failed.
     pub fn judge(&self, gold: &[String], answer: &str, limits: Limits) -> Result<bool, String> {
-        self.judged(gold, answer, limits).map(|(correct, _)| correct)
+        let certain = crate::math::verdict(gold, answer);
+        certain.map_or_else(|| self.judged(gold, answer, limits).map(|(correct, _)| correct), Ok)
     }
 
-    /// Returns the same result, with the number of instructions used.
+    /// Returns the result of the packages, whether or not it is certain without them, with the number of
+    /// instructions used.
     ///
     /// # Errors
     ///
