@@ -21,7 +21,7 @@ use answer::Answer;
 use value::Value;
 
 /// The most bytes of an answer: longer ones may use up the instructions of the sandbox.
-const LONGEST: usize = 1 << 16;
+const LONGEST: usize = 1 << 13;
 
 /// Returns whether an answer equals one of these gold answers, where that is certain.
 pub fn verdict(gold: &[String], answer: &str) -> Option<bool> {
@@ -29,10 +29,11 @@ pub fn verdict(gold: &[String], answer: &str) -> Option<bool> {
         return None;
     }
     let answer = answer::of(answer)?;
-    // One equal gold answer decides; the others can only agree or differ.
     let each: Vec<Option<bool>> = gold.iter().map(|gold| equals(gold, &answer)).collect();
     if each.contains(&Some(true)) {
-        return Some(true);
+        // One equal gold answer decides, if the others can be read.
+        let is_read = |(gold, equals): (&String, &Option<bool>)| equals.is_some() || value::is_harmless(gold);
+        return gold.iter().zip(&each).all(is_read).then_some(true);
     }
     each.into_iter().collect::<Option<Vec<_>>>().map(|_| false)
 }
@@ -85,6 +86,22 @@ mod tests {
             // It could be two boxes, or a percentage.
             ("5", r"$\boxed{4}$ and $\boxed{5}$", None),
             ("5", r"$\boxed{5}$ %", None),
+            ("5", "$\\boxed{5}$ percent\nand $\\boxed{5}$", None),
+            (
+                "5",
+                "\\[\\boxed{3} \\text{ is what remains of the apples that were in the basket at first, of twelve}\\]\nor \\[\\boxed{5}\\]",
+                None,
+            ),
+            // Python reads no number that begins with 0, nor a fraction over a carriage return.
+            ("1/2", "The answer is 01/02", None),
+            ("10", "#### 010/2", None),
+            ("1/2", "1\r/2", None),
+            ("1/2", "1/2\r\n", Some(true)),
+            // With a degree, commas make a tuple.
+            ("1,234", r"\boxed{1234}", Some(true)),
+            ("1,234^\\circ", r"\boxed{1234}", None),
+            // It is the same text, and takes long to read.
+            ("(((((x+1)))))", r"\boxed{(((((x+1)))))}", None),
             ("5", "I do not know.", Some(false)),
             ("5", "the answer is 5 = 3", Some(false)),
             ("5", "the answer is 5 = x", None),

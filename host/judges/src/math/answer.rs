@@ -140,9 +140,13 @@ fn is_apart(text: &str, gap: Range<usize>, first: &str) -> bool {
     let ends = |delimiter: &str, end: &str| !text.contains(delimiter) || gap.contains(end);
     let is_closed = gap.contains('\n') && ends("$$", "$$") && ends(r"\[", r"\]");
     // Several LaTeX texts with these words between them are one match.
-    let after = gap.trim_start_matches(['$', ')', ']', '\\', '.', ' ', '\n', '\t', '\r']);
-    let is_joined = after.is_empty() || [",", "and", "or"].iter().any(|word| after.starts_with(word));
-    is_far && is_closed && !is_joined
+    let is_delimiter = |c: char| "$()[]\\. \n\t\r".contains(c);
+    let words = gap.trim_matches(is_delimiter);
+    let joins = |word: &str| words.starts_with(word) || words.ends_with(word);
+    let is_joined = words.is_empty() || [",", "and", "or"].into_iter().any(joins);
+    // So are those with a percent sign between them.
+    let is_percent = ["%", "ercent", "pct", "Pct"].iter().any(|sign| gap.contains(sign));
+    is_far && is_closed && !is_joined && !is_percent
 }
 
 /// Returns whether a final answer is the box: nothing but its own delimiters is between these words and the
@@ -228,9 +232,17 @@ fn read(text: &str, regex: &Regex, found: Range<usize>, latex: Option<usize>) ->
 /// Returns the number of a match, as math-verify's `extract_expr` does.
 fn scalar(captures: &Captures<'_>) -> Option<Answer<'static>> {
     if let Some(expression) = captures.name("expr") {
+        // What Python would not read, math-verify reads in part.
+        if expression.as_str().trim_ascii_end().contains('\r') {
+            return None;
+        }
         let (over, under) = expression.as_str().split_once('/')?;
         let (is_negative, over) = over.strip_prefix('-').map_or((false, over), |over| (true, over));
-        let fraction = Scalar::fraction(over.trim_ascii(), under.trim_ascii())?;
+        let (over, under) = (over.trim_ascii(), under.trim_ascii());
+        if [over, under].iter().any(|digits| digits.len() > 1 && digits.starts_with('0')) {
+            return None;
+        }
+        let fraction = Scalar::fraction(over, under)?;
         return Some(Answer::Number(if is_negative { fraction.negative() } else { fraction }));
     }
     let count = captures.len();

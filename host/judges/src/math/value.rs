@@ -174,7 +174,8 @@ fn letter(text: &str) -> Option<char> {
 /// Returns a text without the unit at its end, which math-verify drops; none if it may read it.
 fn without_unit(text: &str) -> Option<&str> {
     if let Some(number) = text.strip_suffix(r"^\circ") {
-        return number.ends_with(|c: char| c.is_ascii_digit()).then_some(number);
+        // Commas make a tuple.
+        return (number.ends_with(|c: char| c.is_ascii_digit()) && !number.contains(',')).then_some(number);
     }
     let Some((number, unit)) = text.split_once(r"\text{") else { return Some(text) };
     let unit = unit.strip_suffix("^2").or_else(|| unit.strip_suffix("^3")).unwrap_or(unit);
@@ -281,8 +282,18 @@ pub fn is_harmless(text: &str) -> bool {
         && text.chars().all(known)
         && starts
         && !factorials
+        && is_shallow(text)
         && has_words(text)
         && has_powers(text)
+}
+
+/// Returns whether a text is at most so deep in brackets that it is read in little time.
+fn is_shallow(text: &str) -> bool {
+    let mut depth = 0_i64;
+    text.bytes().all(|byte| {
+        depth += i64::from(b"([{".contains(&byte)) - i64::from(b")]}".contains(&byte));
+        depth <= 4
+    })
 }
 
 /// Returns whether all commands of a text are known, and there is something beside them.
