@@ -69,7 +69,7 @@ fn is_of_evaluation(path: &Path, step: &str) -> bool {
 
 /// Returns a sample with its prompt's length and whether it was cut off (`Sample` of slime/utils/types.py): `tokens` are those of
 /// the prompt and of the response.
-fn row(pickle: &Pickle, sample: Item) -> Result<Option<Map<String, Value>>, String> {
+fn row(pickle: &Pickle, sample: Item) -> std::result::Result<Option<Map<String, Value>>, String> {
     let mut row = Map::new();
     let Some(entries) = pickle.entries(sample) else { return Ok(None) };
     for (name, value) in entries {
