@@ -395,7 +395,7 @@ fn dumps_of_slime_are_read_without_python() {
     let dumps = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/bank/slime");
     let told = scratch.command(&["bank", dumps, "--json"]).output().unwrap();
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
     // Two steps of six prompts with four samples each, of which one was aborted; and an evaluation.
     assert_eq!((&told["prompts"], &told["rollouts"]), (&12.into(), &46.into()));
     assert_eq!(told["left_out"], serde_json::json!({ "of an evaluation": 24, "without a reward": 2 }));
