@@ -194,6 +194,13 @@ levels = [{ digits = 1, count = 20 }, { digits = 3 }]
     assert!(of_run["left_out"]["of an evaluation"].as_u64().unwrap() >= 20, "{of_run}");
     // The table has no lengths of prompts, and the record has.
     assert_eq!(of_run["unknown_prompt_lengths"], json!(0));
+    let record = scratch.read("run/record.jsonl");
+    scratch.write("run/record.jsonl", "no record\n");
+    let unread = told(&["bank", "run", "--out", "a.parquet"]);
+    assert_eq!((&unread["rollouts"], &unread["unknown_prompt_lengths"]), (&json!(48), &json!(12)));
+    assert!(unread["unread_record"].as_str().unwrap().contains("record.jsonl"), "{unread}");
+    scratch.write("run/record.jsonl", record);
+    told(&["bank", "run", "--out", "a.parquet"]);
     let again = told(&["bank", "a.parquet", "--out", "b.parquet"]);
     assert_eq!((&again["fit"], &again["pass_rate"]), (&of_run["fit"], &of_run["pass_rate"]));
     let bytes = |name: &str| std::fs::read(scratch.path().join(name)).unwrap();
@@ -404,4 +411,19 @@ fn dumps_of_slime_are_read_without_python() {
         assert!(said.contains(words) && said.contains("--save-debug-rollout-data"), "{said}");
         assert!(said.ends_with("exit code 2"), "{said}");
     }
+    // The same dump, marked as compressed: the method is 10 bytes into an entry's entry of the directory, 8 into its own head.
+    let mut bytes = std::fs::read(format!("{dumps}/rollout_0.pt")).unwrap();
+    for (head, method) in [(b"PK\x01\x02", 10), (b"PK\x03\x04", 8)] {
+        let heads: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(head)).collect();
+        heads.iter().for_each(|at| bytes[at + method] = 8);
+    }
+    std::fs::write(scratch.path().join("d.pt"), bytes).unwrap();
+    let said = scratch.allot(&["bank", "d.pt"]);
+    assert!(said.contains("data.pkl` in it is compressed") && said.ends_with("exit code 2"), "{said}");
+    // Beside other logs, a folder's .pt files are not of rollouts.
+    std::fs::create_dir(scratch.path().join("run")).unwrap();
+    scratch.write("run/model.pt", "weights");
+    scratch.write("run/x.csv", "id,reward\na,1\na,0\n");
+    let said = scratch.allot(&["bank", "run"]);
+    assert!(said.contains("read as: columns by name") && said.ends_with("exit code 0"), "{said}");
 }

@@ -194,6 +194,7 @@ fn a_page_has_the_table_and_what_the_log_does_not_tell() {
     let said = scratch.allot(&["forecast", "dump", "--page", "saved.html"]);
     assert!(said.contains("the page is in saved.html") && said.ends_with("exit code 0"), "{said}");
     let page = std::fs::read_to_string(scratch.path().join("saved.html")).unwrap();
+    assert!(said.contains("no difference shown") && !page.contains(">--right<"), "{said}");
     for words in [
         "Forecast from dump",
         "1,152 rollouts of 144 prompts",
@@ -201,11 +202,20 @@ fn a_page_has_the_table_and_what_the_log_does_not_tell() {
         "--characters-per-token estimates lengths",
         "such forecasts were off by a factor of 1.6",
         "1,000 with an advantage",
+        "no difference shown",
+        "rollouts, than 2 of each of",
     ] {
         assert!(page.contains(words), "{words}");
     }
     let said = scratch.allot(&["forecast", "dump", "--page", "nowhere/saved.html"]);
     assert!(said.contains("could not write `nowhere/saved.html`") && said.ends_with("exit code 2"), "{said}");
+    assert!(!said.contains("read as"), "it is told before the log is read: {said}");
+    let said = scratch.allot(&["forecast", "dump", "--page", "dump"]);
+    assert!(said.contains("`dump` is a folder; expected a file for the page"), "{said}");
+    let log = scratch.read("dump/1.jsonl");
+    let said = scratch.allot(&["forecast", "dump", "--page", "./dump/1.jsonl"]);
+    assert!(said.contains("would be overwritten while it is read") && said.contains("--page"), "{said}");
+    assert_eq!(log, scratch.read("dump/1.jsonl"));
 }
 
 #[test]
@@ -231,6 +241,25 @@ fn lengths_of_prompts_are_estimated_or_given() {
     let [short, long] = ["100", "200"].map(|length| of(&["--prompt-tokens", length]).unwrap());
     assert!(long - short > 600.0, "{short} {long}");
     assert!(estimated > 0.0);
+    let assumed = told(&scratch, &["log.csv", "--prompt-tokens", "100"]);
+    assert_eq!(assumed["log"]["assumed_prompt_lengths"], json!(2));
+    let said = scratch.allot(&["forecast", "log.csv", "--prompt-tokens", "100"]);
+    assert!(said.contains("lengths of prompts are assumed, as --prompt-tokens says: 2 prompts"), "{said}");
+    // Names are not the texts of prompts, nor are numbers.
+    let unknown = |text: &str| {
+        scratch.write("named.csv", text);
+        let told = told(&scratch, &["named.csv", "--characters-per-token", "1"]);
+        let operations = told["baseline"]["pays"]["operations"].as_f64();
+        (told["log"]["unknown_prompt_lengths"].as_u64().unwrap(), operations)
+    };
+    let of = |name: &str, question: &str| {
+        let rows = [("a", 1), ("a", 0), ("b", 0), ("b", 1)];
+        let row = |(id, reward): (&str, u8)| format!("{name}{id},{question},{reward},7\n");
+        format!("prompt,question,reward,tokens\n{}", rows.map(row).concat())
+    };
+    let [short, long] = ["q", "a-name-of-a-question"].map(|name| unknown(&of(name, "How much is it?")));
+    assert_eq!((short.0, short), (0, long));
+    assert_eq!(unknown("prompt,reward,tokens\n1,1,7\n1,0,7\n2,0,7\n2,1,7\n"), (2, None));
 }
 
 #[test]

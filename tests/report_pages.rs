@@ -590,11 +590,12 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         name: (*name).to_owned(),
         pays: [20_000.0, 93_600.0, 4.1e6].map(|baseline| Some(baseline / ratio(place).value)),
         fewer: [0, 1, 2].map(|_| (place != 6).then(|| ratio(place))),
+        than_best: (place != 2).then(|| ratio(place)),
         effective: 1_800.0 + 300.0 * place as f64,
         modelled: if name.ends_with('*') { 0.4 } else { 0.01 },
     };
     let rich = Forecast {
-        title: "Forecast from runs & <b>logs</b>".into(),
+        title: "Forecast from runs & <b>logs</b> of \u{202e}moh".into(),
         log: "95,792 rollouts of 11,974 prompts; mean pass rate 0.177, never right 66 %, always right 13 %."
             .into(),
         about:
@@ -602,6 +603,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
                 .into(),
         policies: names.iter().enumerate().map(policy).collect(),
         baseline: 6,
+        best: Some("2 of each of 48".into()),
         unknown: [None, None, None],
         pass_rates: [7_900, 300, 410, 280, 190, 150, 140, 170, 210, 320, 340, 1_564],
         advice: vec!["`uniform` learns most for a rollout with 2 or 3 rollouts of each prompt".into()],
@@ -650,7 +652,14 @@ fn a_forecast_has_a_figure_of_each_unit_that_is_known() {
     {
         assert_eq!(page.contains(words), words != "uniform*", "{words}");
     }
-    assert!(page::forecast_html(&forecasts()[1].1).contains("The log has no lengths."));
+    assert!(
+        !page.contains('\u{202e}')
+            && page.contains("<h1>Forecast from runs &amp; &lt;b&gt;logs&lt;/b&gt; of \\u202emoh</h1>")
+    );
+    // As on the screen: what the interval leaves open, and what has none.
+    assert!(page.contains("no difference shown") && page.contains("rollouts, than 2 of each of 48"));
+    let poor = page::forecast_html(&forecasts()[1].1);
+    assert!(poor.contains("The log has no lengths.") && poor.contains("2.70× fewer, of few prompts"));
 }
 
 /// All pages.

@@ -225,7 +225,8 @@ const LAYOUTS: [Layout; 9] = [
             (Field::Truncated, &["truncated"]),
             (Field::Version, &["version", "step", "global_step"]),
             (Field::Text, &["completion", "output", "response", "answer"]),
-            (Field::PromptText, &["prompt", "problem", "question", "input"]),
+            // Beside a question, a prompt is its name.
+            (Field::PromptText, &["question", "problem", "input", "prompt"]),
             (Field::PassRate, &["pass_rate", "solve_rate", "mean_reward"]),
             (Field::Rollouts, &["rollouts", "num_rollouts", "n"]),
         ],

@@ -3,6 +3,7 @@
 //! A list of numbers is kept as its length alone: token ids and log-probabilities are most of a file, and only how many there
 //! are counts here. Objects (tensors, for one) are opaque.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
@@ -38,10 +39,19 @@ pub(super) struct Pickle {
     nodes: Vec<Node>,
     stack: Vec<Item>,
     memo: HashMap<u32, Item>,
+    /// How much it has: instructions, and bytes of texts.
+    size: u64,
+    /// How much JSON was made of it: values, and bytes of texts.
+    made: Cell<u64>,
 }
 
 /// How deep a value may be nested to become JSON.
 const DEEPEST: usize = 16;
+
+/// How much JSON may be made of a pickle: so much, and so many times what it has itself. A few bytes can name one value again and
+/// again, in values that are named again and again.
+const MOST: u64 = 10_000_000;
+const TIMES: u64 = 8;
 
 type Outcome<T> = Result<T, String>;
 
@@ -49,7 +59,9 @@ impl Pickle {
     /// Reads a pickle of protocol 2, which torch.save writes, or of an older binary one. Returns its value, too.
     pub(super) fn read(from: &mut impl BufRead) -> Outcome<(Self, Item)> {
         let mut pickle = Self::default();
-        while pickle.step(from)? {}
+        while pickle.step(from)? {
+            pickle.size += 1;
+        }
         let value = pickle.pop()?;
         Ok((pickle, value))
     }
@@ -82,40 +94,56 @@ impl Pickle {
         if let Node::Numbers(count) = self.nodes[place] { Some(count) } else { None }
     }
 
-    /// Returns a value as JSON; none if it is opaque, a list of numbers, or nested too deeply.
-    pub(super) fn json(&self, item: Item) -> Option<Value> {
+    /// Returns a value as JSON; none if it is opaque, a list of numbers, or nested too deeply. Fails if all values together are too
+    /// many.
+    pub(super) fn json(&self, item: Item) -> Outcome<Option<Value>> {
         self.json_at(item, 0)
     }
 
-    fn json_at(&self, item: Item, depth: usize) -> Option<Value> {
+    fn json_at(&self, item: Item, depth: usize) -> Outcome<Option<Value>> {
+        self.count(1 + self.text(item).map_or(0, str::len) as u64)?;
         let Item::Node(place) = item else {
-            return match item {
+            return Ok(match item {
                 Item::None => Some(Value::Null),
                 Item::Bool(yes) => Some(yes.into()),
                 // Whole numbers stay whole: names are made of them.
                 Item::Number(v) if v.fract() == 0.0 && v.abs() < 9e15 => Some((v as i64).into()),
                 Item::Number(v) => Number::from_f64(v).map(Value::Number),
                 _ => None,
-            };
+            });
         };
         if depth == DEEPEST {
-            return None;
+            return Ok(None);
         }
-        match &self.nodes[place] {
+        Ok(match &self.nodes[place] {
             Node::Text(text) => Some(text.clone().into()),
-            Node::List(items) => items.iter().map(|item| self.json_at(*item, depth + 1)).collect(),
+            Node::List(items) => {
+                items.iter().map(|item| self.json_at(*item, depth + 1)).collect::<Outcome<_>>()?
+            }
             Node::Numbers(0) => Some(Value::Array(Vec::new())),
             Node::Numbers(_) => None,
             Node::Dict(_) => {
                 let mut map = Map::new();
-                for (key, value) in self.entries(item)? {
-                    if let Some(value) = self.json_at(value, depth + 1) {
+                for (key, value) in self.entries(item).into_iter().flatten() {
+                    self.count(key.len() as u64)?;
+                    if let Some(value) = self.json_at(value, depth + 1)? {
                         map.entry(key).or_insert(value);
                     }
                 }
                 Some(Value::Object(map))
             }
+        })
+    }
+
+    /// Counts what is made into JSON, up to the limit.
+    fn count(&self, more: u64) -> Outcome<()> {
+        self.made.set(self.made.get() + more);
+        if self.made.get() <= MOST + TIMES * self.size {
+            return Ok(());
         }
+        Err(format!(
+            "its values name each other so often that they are more than {MOST}, and more than {TIMES} times what is in it"
+        ))
     }
 
     fn text(&self, item: Item) -> Option<&str> {
@@ -140,6 +168,7 @@ impl Pickle {
             b'X' => {
                 let length = u32::from_le_bytes(bytes(from)?);
                 let text = String::from_utf8(many(from, length.into())?).map_err(|_| "text is not UTF-8")?;
+                self.size += u64::from(length);
                 self.put(Node::Text(text));
             }
             b']' => self.put(Node::Numbers(0)),
@@ -298,7 +327,7 @@ mod tests {
 
     fn told(pickle: &[u8]) -> Outcome<Option<Value>> {
         let (pickle, item) = Pickle::read(&mut &pickle[..])?;
-        Ok(pickle.json(item))
+        pickle.json(item)
     }
 
     /// Pickles of CPython 3.11's `pickle.dumps(…, 2)`.
@@ -335,5 +364,14 @@ mod tests {
         assert_eq!(told(b"]q\x00h\x00a."), Ok(None));
         let deep = [vec![b']'; 100_000], vec![b'a'; 99_999], b".".to_vec()].concat();
         assert_eq!(told(&deep), Ok(None));
+        // Thirteen tuples, each of ten times the one before; and a text that is named again and again.
+        let level = |n: u8| [vec![b'('], [b'h', n].repeat(10), vec![b't', b'q', n + 1]].concat();
+        let many = [b"Nq\x00".to_vec(), (0..13).flat_map(level).collect(), b".".to_vec()].concat();
+        let text = [&b"X\x00\x00\x01\x00"[..], &vec![b'a'; 65_536], b"q\x000("].concat();
+        let texts = [text, b"h\x00".repeat(100_000), b"t.".to_vec()].concat();
+        for pickle in [many, texts] {
+            let error = told(&pickle).expect_err("it is too much");
+            assert!(error.contains("values name each other so often"), "{error}");
+        }
     }
 }

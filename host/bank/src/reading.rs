@@ -63,6 +63,10 @@ pub struct Told {
     pub by_characters: u64,
     /// Rows whose prompt's length was.
     pub prompts_by_characters: u64,
+    /// Prompts whose length the user gave, as the files do not have it.
+    pub assumed_prompt_lengths: u64,
+    /// Why the record of a run, which has lengths of prompts, was not read.
+    pub unread_record: Option<String>,
     /// Arms and seeds of the rows that were kept, of a comparison's table.
     pub runs: BTreeSet<[String; 2]>,
     /// Rows without a version.
@@ -274,6 +278,8 @@ impl Reading<'_> {
         let mut prompt_tokens = counted(Field::PromptTokens)?;
         if let (None, Some(each), Some(prompt)) =
             (prompt_tokens, asked.characters_per_token, first(Field::PromptText))
+            // A number is a prompt's name.
+            && number(prompt).is_none()
         {
             let characters = characters(prompt);
             self.told.prompts_by_characters += u64::from(characters > 0);

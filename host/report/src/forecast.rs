@@ -2,6 +2,7 @@
 //!
 //! The numbers are made elsewhere; this module does not know logs or policies.
 
+use crate::number;
 use crate::report::Estimate;
 
 /// The units in which a policy pays: in file names and sentences, and as titles.
@@ -21,6 +22,8 @@ pub struct Forecast {
     pub policies: Vec<Policy>,
     /// Place of the baseline among them.
     pub baseline: usize,
+    /// The baseline's best step, as in `2 of each of 48`, if it is not that of the forecast.
+    pub best: Option<String>,
     /// For each of [`UNITS`], why it is unknown, if it is.
     pub unknown: [Option<String>; 3],
     /// Prompts by pass rate: never right, ten equal parts each with its upper end, always right.
@@ -46,10 +49,21 @@ pub struct Policy {
     pub pays: [Option<f64>; 3],
     /// How many times less that is than the baseline pays, where it is known; none for the baseline.
     pub fewer: [Option<Estimate>; 3],
+    /// How many times fewer rollouts it pays than the baseline does with its best step, if that is another.
+    pub than_best: Option<Estimate>,
     /// Rollouts that it samples until a thousand had an advantage.
     pub effective: f64,
     /// The share of its rollouts that a fitted model made up.
     pub modelled: f64,
+}
+
+/// Says what a ratio shows if it is not to be shown with its interval: the interval has 1 in it, as it is shown, or there is none.
+pub fn finding(ratio: Estimate) -> Option<String> {
+    match ratio.low.zip(ratio.high) {
+        Some((low, high)) if low <= 1.005 && high >= 0.995 => Some("no difference shown".to_owned()),
+        Some(_) => None,
+        None => Some(number::compared(ratio.value) + ", of few prompts"),
+    }
 }
 
 /// Returns the bar of a pass rate in [`Forecast::pass_rates`].

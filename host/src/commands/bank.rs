@@ -1,15 +1,14 @@
 //! `allot bank`: collects rollouts of any trainer by prompt, for `allot simulate --bank`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use allot_allocation::shown;
 use allot_bank::{Left, Profile, Told};
-use allot_base::{Error, Exit, Result, count};
+use allot_base::{Exit, Result, count};
 use allot_outputs::banked::{self, BankedRow};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::logs::Logs;
+use super::logs::{self, Logs};
 use crate::screen::Screen;
 
 /// Make a bank for `allot simulate --bank` from rollouts of runs, other trainers or evaluations
@@ -28,10 +27,7 @@ pub struct BankFiles {
 /// Makes the bank.
 pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
     let files = command.logs.files()?;
-    if let Some(file) = files.iter().find(|file| is_same(file, &command.out)) {
-        let what = format!("`{}` would be overwritten while it is read", shown::path(file));
-        return Err(Error::new(what).hint("name another file with --out"));
-    }
+    logs::spared(&files, &command.out, "--out")?;
     let (bank, told) = command.logs.read(&files, screen)?;
     let rows: Vec<BankedRow<'_>> =
         (0..).zip(&bank.prompts).flat_map(|(i, prompt)| rows_of(i, prompt)).collect();
@@ -47,10 +43,6 @@ pub fn run(command: &BankFiles, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     screen.tell(format_args!("the bank is in {}", command.out.display()));
     Ok(Exit::Good)
-}
-
-fn is_same(a: &Path, b: &Path) -> bool {
-    matches!((std::fs::canonicalize(a), std::fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 fn rows_of(i: u32, prompt: &allot_bank::Prompt) -> impl Iterator<Item = BankedRow<'_>> {
@@ -125,6 +117,15 @@ pub fn notes(profile: &Profile, told: &Told) -> Vec<String> {
         let n = count(profile.no_prompt_length as u64, "prompt");
         notes.push(format!("unknown: the length of {n}; each counts as one token"));
     }
+    if told.assumed_prompt_lengths > 0 {
+        let n = count(told.assumed_prompt_lengths, "prompt");
+        notes.push(format!("lengths of prompts are assumed, as --prompt-tokens says: {n}"));
+    }
+    if let Some(why) = &told.unread_record {
+        notes.push(format!(
+            "lengths of prompts are not taken from the run's record, which can't be read: {why}"
+        ));
+    }
     if told.no_version > 0 {
         let n = count(told.no_version, "rollout");
         notes.push(format!("unknown: the model's version at {n}; assumed to be 0"));
@@ -152,6 +153,7 @@ fn json(profile: &Profile, told: &Told) -> Value {
         "fit": [profile.fit.right, profile.fit.wrong], "median_tokens_right": profile.lengths[0],
         "median_tokens_wrong": profile.lengths[1], "versions": [profile.versions.start(), profile.versions.end()],
         "unknown_lengths": profile.no_length, "unknown_prompt_lengths": profile.no_prompt_length,
+        "assumed_prompt_lengths": told.assumed_prompt_lengths, "unread_record": told.unread_record,
         "unknown_versions": told.no_version, "right_by_reward": told.by_reward,
         "lengths_by_characters": told.by_characters, "layouts": told.layouts, "left_out": left,
     })

@@ -3,12 +3,13 @@
 mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
 use allot_bank::{Bank, Fit, Profile, Told, Unit};
 use allot_base::{Error, Exit, Result, listed};
 use allot_config::setting;
+use allot_report::forecast::finding;
 use allot_report::number;
 use allot_report::page::forecast_html;
 use allot_report::report::Estimate;
@@ -17,7 +18,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::bank::notes;
-use super::logs::Logs;
+use super::logs::{self, Logs};
 use crate::forecast::{Arm, Candidate, Forecast, Geometry, Ratio, advised_groups};
 use crate::policy_loader;
 use crate::screen::Screen;
@@ -54,6 +55,10 @@ const AS_GOOD: f64 = 0.95;
 /// Makes and shows the forecast.
 pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     let files = command.logs.files()?;
+    if let Some(file) = &command.page {
+        logs::spared(&files, file, "--page")?;
+        place(file)?;
+    }
     let (bank, told) = command.logs.read(&files, screen)?;
     one_run(&told)?;
     let profile = Profile::of(&bank);
@@ -80,7 +85,7 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
         screen.tell(format_args!("the page is in {}", file.display()));
     }
     if command.json {
-        screen.say(json(&forecast, &profile));
+        screen.say(json(&forecast, &profile, &told));
     } else {
         show(&forecast, &profile, screen);
         for words in unknown(&forecast, &about) {
@@ -89,6 +94,16 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let failed = forecast.left_out.iter().any(|(name, _)| command.policies.contains(name));
     Ok(if failed { Exit::Bad } else { Exit::Good })
+}
+
+/// Checks that a page can be written where it is to be, before anything is computed.
+fn place(file: &Path) -> Result<()> {
+    if file.is_dir() {
+        let what = format!("`{}` is a folder; expected a file for the page", shown::path(file));
+        return Err(Error::new(what).hint("name a file with --page, such as forecast.html"));
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::read_dir(folder).map(|_| ()).map_err(|e| Error::file("write", file, &e))
 }
 
 /// Refuses rollouts of several runs of a comparison: their models differ, and a step of one is none of another.
@@ -338,16 +353,18 @@ fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
 
 /// Formats a ratio with its interval.
 fn compared(ratio: Ratio) -> String {
-    if ratio.may_be_equal() {
-        return "no difference shown".to_owned();
-    }
+    let ratio = estimate(ratio);
+    finding(ratio).unwrap_or_else(|| super::report::compared(ratio))
+}
+
+/// Returns a ratio as a report has it.
+fn estimate(ratio: Ratio) -> Estimate {
     let [low, high] = [0, 1].map(|end| ratio.ends.map(|ends| ends[end]));
-    let few = if ratio.ends.is_none() { ", of few prompts" } else { "" };
-    super::report::compared(Estimate { value: ratio.value, low, high }) + few
+    Estimate { value: ratio.value, low, high }
 }
 
 /// Returns the forecast as JSON.
-fn json(forecast: &Forecast, profile: &Profile) -> Value {
+fn json(forecast: &Forecast, profile: &Profile, told: &Told) -> Value {
     let information = forecast.baseline.information();
     let lengths = (profile.no_length, profile.no_prompt_length);
     let is_known = |unit| match unit {
@@ -379,7 +396,8 @@ fn json(forecast: &Forecast, profile: &Profile) -> Value {
     let sized = |(geometry, sized): &(Geometry, Arm)| json!({ "groups": geometry.groups, "rollouts": geometry.rollouts, "baseline": arm(sized) });
     json!({
         "log": { "rollouts": profile.rollouts, "prompts": profile.prompts, "pass_rate": profile.pass_rate,
-            "unknown_lengths": lengths.0, "unknown_prompt_lengths": lengths.1 },
+            "unknown_lengths": lengths.0, "unknown_prompt_lengths": lengths.1,
+            "assumed_prompt_lengths": told.assumed_prompt_lengths, "unread_record": told.unread_record },
         "geometry": { "groups": forecast.geometry.groups, "rollouts": forecast.geometry.rollouts },
         "rollouts": forecast.rollouts, "baseline": arm(&forecast.baseline),
         "policies": forecast.arms.iter().map(arm).collect::<Vec<_>>(), "as_baseline": forecast.alike, "no_lesson": forecast.useless,

@@ -14,6 +14,9 @@ use clap::Args;
 
 use crate::screen::Screen;
 
+/// The reward from which an answer counts as right, unless another is given.
+const RIGHT: f64 = 0.5;
+
 /// Logs of rollouts.
 #[derive(Debug, Args)]
 pub struct Logs {
@@ -31,7 +34,7 @@ pub struct Logs {
     #[arg(long, value_name = "FIRST..LAST", value_parser = versions)]
     versions: Option<RangeInclusive<u32>>,
     /// Count an answer as right from this reward on, if the file does not say
-    #[arg(long, value_name = "REWARD", default_value_t = 0.5, allow_negative_numbers = true)]
+    #[arg(long, value_name = "REWARD", default_value_t = RIGHT, allow_negative_numbers = true)]
     right: f64,
     /// Estimate lengths from characters, if a file has texts of prompts and answers and no lengths
     #[arg(long, value_name = "NUMBER")]
@@ -71,7 +74,7 @@ impl Logs {
         let versions = self.versions.as_ref().map(|range| format!("{}..{}", range.start(), range.end()));
         for (name, value) in [
             ("--versions", versions),
-            ("--right", Some(self.right.to_string())),
+            ("--right", Some(self.right).filter(|right| *right != RIGHT).map(|right| right.to_string())),
             ("--characters-per-token", self.characters_per_token.map(|number| number.to_string())),
             ("--prompt-tokens", self.prompt_tokens.map(|number| number.to_string())),
         ] {
@@ -88,9 +91,9 @@ impl Logs {
     pub fn read(&self, files: &[PathBuf], screen: &mut Screen<'_>) -> Result<(Bank, Told)> {
         let asked = asked(self)?;
         screen.draw(format_args!("reading {}", count(files.len() as u64, "file")));
-        let (rows, told) = read(files, &asked)?;
+        let (rows, mut told) = read(files, &asked)?;
         let mut bank = Bank::of(rows);
-        self.lengths(files, &mut bank)?;
+        self.lengths(files, &mut bank, &mut told);
         screen.draw("");
         Ok((bank, told))
     }
@@ -98,23 +101,35 @@ impl Logs {
 
 impl Logs {
     /// Adds lengths of prompts that the files do not have: those of a run's record, and the one that was given.
-    fn lengths(&self, files: &[PathBuf], bank: &mut Bank) -> Result<()> {
+    fn lengths(&self, files: &[PathBuf], bank: &mut Bank, told: &mut Told) {
         let unknown = bank.prompts.iter().any(|prompt| prompt.tokens.is_none());
         if let ([place], true) = (&self.files[..], unknown)
             && files.iter().all(|file| file.parent() == Some(&place.join("rollouts")))
             && place.join("record.jsonl").exists()
         {
-            let known = recorded(place)?;
+            let known = recorded(place).unwrap_or_else(|error| {
+                told.unread_record = Some(error.what);
+                HashMap::new()
+            });
             for prompt in &mut bank.prompts {
                 let number = prompt.order.and_then(|order| u32::try_from(order).ok());
                 prompt.tokens = prompt.tokens.or_else(|| known.get(&number?).copied());
             }
         }
-        for prompt in &mut bank.prompts {
-            prompt.tokens = prompt.tokens.or(self.prompt_tokens);
+        for prompt in bank.prompts.iter_mut().filter(|prompt| prompt.tokens.is_none()) {
+            prompt.tokens = self.prompt_tokens;
+            told.assumed_prompt_lengths += u64::from(prompt.tokens.is_some());
         }
-        Ok(())
     }
+}
+
+/// Refuses to write a file that is read.
+pub fn spared(files: &[PathBuf], out: &Path, option: &str) -> Result<()> {
+    let is_same = |file: &&PathBuf| matches!((std::fs::canonicalize(file), std::fs::canonicalize(out)), (Ok(a), Ok(b)) if a == b);
+    files.iter().find(is_same).map_or(Ok(()), |file| {
+        let what = format!("`{}` would be overwritten while it is read", shown::path(file));
+        Err(Error::new(what).hint(format!("name another file with {option}")))
+    })
 }
 
 /// Returns the lengths of a run's prompts, by number: those that were on offer to its policy.
@@ -192,12 +207,19 @@ fn below(place: &Path) -> Result<Vec<PathBuf>> {
     let of_run = place.join("rollouts");
     let mut files = if of_run.is_dir() { parts(&of_run)? } else { Vec::new() };
     if files.is_empty() {
+        let mut dumps = Vec::new();
         let unread = |e: std::io::Error| Error::file("read", place, &e);
         for entry in std::fs::read_dir(place).map_err(unread)? {
             let path = entry.map_err(unread)?.path();
-            if path.is_file() && (Format::of_ending(&path).is_some() || is_dump(&path)) {
+            if path.is_file() && Format::of_ending(&path).is_some() {
                 files.push(path);
+            } else if path.is_file() && is_dump(&path) {
+                dumps.push(path);
             }
+        }
+        // Beside other logs, they are a model's weights rather than rollouts.
+        if files.is_empty() {
+            files = dumps;
         }
         files.sort_by(|a, b| find::natural(&a.to_string_lossy(), &b.to_string_lossy()));
     }

@@ -137,9 +137,4 @@ impl Ratio {
         let enough = other.lessons.len() >= FEWEST && 2 * all.len() > resamples.len();
         Self { value: of(&|_| 1).unwrap_or(f64::NAN), ends: ends.filter(|_| enough).map(<[f64; 2]>::from) }
     }
-
-    /// Returns whether the interval has 1 in it, as it is shown.
-    pub fn may_be_equal(self) -> bool {
-        self.ends.is_some_and(|[low, high]| low <= 1.005 && high >= 0.995)
-    }
 }

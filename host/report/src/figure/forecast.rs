@@ -5,7 +5,7 @@ use super::panel::{Frame, Panel, Scale, Span};
 use super::sheet::{Anchor, Sheet};
 use super::{Size, shared};
 use crate::colour::{self, fate};
-use crate::forecast::{Forecast, UNITS};
+use crate::forecast::{Forecast, UNITS, finding};
 use crate::number;
 use crate::report::Estimate;
 
@@ -25,7 +25,7 @@ pub fn ratios(forecast: &Forecast, unit: usize, size: Size) -> Option<String> {
             name: &policy.name,
             ink: colour::of(forecast.baseline, place),
             estimate: logarithm(ratio),
-            words: number::compared(ratio.value) + &ends,
+            words: finding(ratio).unwrap_or_else(|| number::compared(ratio.value) + &ends),
         })
     };
     let rows: Vec<Row<'_>> = (0..forecast.policies.len()).filter_map(known).collect();

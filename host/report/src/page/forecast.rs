@@ -1,5 +1,6 @@
 //! A forecast as a page.
 
+use allot_allocation::shown::safe;
 use maud::{DOCTYPE, Markup, html};
 
 use super::{begin, picture, quoted, table};
@@ -60,7 +61,8 @@ pub fn forecast_html(forecast: &Forecast) -> String {
             }
         }
     };
-    page.into_string()
+    // Names of files and policies may have characters that turn the text around them.
+    safe(&page.into_string()).into_owned()
 }
 
 /// Returns sentences as a list.

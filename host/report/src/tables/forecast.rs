@@ -1,8 +1,9 @@
 //! Tables of a forecast.
 
 use super::{Cell, Column, Shape, Table};
-use crate::forecast::{Forecast, Policy};
+use crate::forecast::{Forecast, Policy, finding};
 use crate::number;
+use crate::report::Estimate;
 
 /// Returns what each policy pays to learn as much as the baseline.
 pub fn pays(forecast: &Forecast) -> Table {
@@ -21,6 +22,10 @@ pub fn pays(forecast: &Forecast) -> Table {
         let unit = ["rollouts", "tokens", "operations"].iter().position(|unit| column.key.ends_with(unit));
         unit.is_none_or(|unit| forecast.unknown[unit].is_none())
     });
+    if let Some(best) = &forecast.best {
+        let head = format!("rollouts, than {best}");
+        columns.insert(3, Column::new("fewer_rollouts_than_best", &head, Shape::Estimate));
+    }
     columns.push(Column::new("effective", "rollouts for 1,000 with an advantage", Shape::Number));
     let row = |(place, policy): (usize, &Policy)| {
         let mut row = vec![Cell::Arm(place, policy.name.clone())];
@@ -33,10 +38,18 @@ pub fn pays(forecast: &Forecast) -> Table {
                 },
             ));
             row.push(match policy.fewer[unit] {
-                Some(ratio) if ratio.value.is_finite() => Cell::Ratio(ratio),
+                Some(ratio) if ratio.value.is_finite() => compared(ratio),
                 _ if place == forecast.baseline => Cell::None(number::NONE, "This is the baseline"),
-                _ => Cell::None(number::NONE, "Too little of it is known for a ratio"),
+                _ => Cell::None(number::NONE, UNKNOWN),
             });
+        }
+        if forecast.best.is_some() {
+            let cell = match policy.than_best {
+                Some(ratio) if ratio.value.is_finite() => compared(ratio),
+                Some(_) => Cell::None(number::NONE, UNKNOWN),
+                None => Cell::None(number::NONE, "This is the baseline with that step"),
+            };
+            row.insert(3, cell);
         }
         row.push(Cell::cost(Some(policy.effective).filter(|effective| effective.is_finite())));
         row
@@ -50,6 +63,13 @@ pub fn pays(forecast: &Forecast) -> Table {
     }
 }
 
+const UNKNOWN: &str = "Too little of it is known for a ratio";
+
+/// Returns the cell of a ratio, which says the same as the table on the screen.
+fn compared(ratio: Estimate) -> Cell {
+    finding(ratio).map_or(Cell::Ratio(ratio), |words| Cell::Number(ratio.value, words))
+}
+
 /// Says which policies rest on rollouts that the log does not have.
 fn marked(forecast: &Forecast) -> String {
     let all: Vec<String> = forecast
@@ -57,7 +77,8 @@ fn marked(forecast: &Forecast) -> String {
         .iter()
         .filter(|policy| policy.name.ends_with('*'))
         .map(|policy| {
-            format!("{} {}", policy.name, number::percent_tick((100.0 * policy.modelled).round() / 100.0))
+            // Rounded as on the screen.
+            format!("{} {:.0}\u{a0}%", policy.name, 100.0 * policy.modelled)
         })
         .collect();
     if all.is_empty() {

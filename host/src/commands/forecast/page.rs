@@ -3,10 +3,9 @@
 use allot_bank::{Bank, Profile, Unit};
 use allot_base::count;
 use allot_report::forecast::{Forecast as Page, Policy, bar};
-use allot_report::report::Estimate;
 
-use super::{About, ForecastLogs, advice, left_out, log, ranked, simulated, unknown};
-use crate::forecast::{Arm, Forecast, Ratio};
+use super::{About, ForecastLogs, advice, estimate, left_out, log, ranked, simulated, unknown};
+use crate::forecast::{Arm, Forecast};
 
 /// The units of a page, in its order.
 const UNITS: [Unit; 3] = [Unit::Rollouts, Unit::Tokens, Unit::Operations];
@@ -33,6 +32,8 @@ pub(super) fn of(
     let information = forecast.baseline.information();
     let ranked = ranked(forecast);
     let baseline = ranked.iter().position(|(_, arm)| std::ptr::eq(*arm, &forecast.baseline)).unwrap_or(0);
+    let (best_size, best_arm) = (&forecast.sizes[forecast.best].0, &forecast.sizes[forecast.best].1);
+    let differs = best_size.rollouts != forecast.geometry.rollouts;
     let policy = |(name, arm): &(String, &Arm)| {
         let fewer = |unit: usize| {
             let differs = !std::ptr::eq(*arm, &forecast.baseline);
@@ -43,6 +44,8 @@ pub(super) fn of(
             name: name.clone(),
             pays: [0, 1, 2].map(|unit| is_known(unit).then(|| arm.pays(UNITS[unit], information))),
             fewer: [0, 1, 2].map(fewer),
+            than_best: (differs && !std::ptr::eq(*arm, best_arm))
+                .then(|| estimate(forecast.ratio(arm, best_arm, Unit::Rollouts))),
             effective: arm.rollouts_for(1000.0),
             modelled: arm.modelled,
         }
@@ -55,6 +58,7 @@ pub(super) fn of(
         about: format!("The page shows {}.", simulated(forecast)),
         policies,
         baseline,
+        best: differs.then(|| format!("{} of each of {}", best_size.rollouts, best_size.groups)),
         pass_rates,
         advice: vec![advice(forecast, profile.fit)],
         left_out: left_out(forecast),
@@ -63,11 +67,6 @@ pub(super) fn of(
         settings: settings(command, forecast),
         unknown: unknown_units,
     }
-}
-
-fn estimate(ratio: Ratio) -> Estimate {
-    let [low, high] = [0, 1].map(|end| ratio.ends.map(|ends| ends[end]));
-    Estimate { value: ratio.value, low, high }
 }
 
 /// Says which units the log does not tell, and what would.
