@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::Notify;
 
@@ -72,29 +73,29 @@ impl Portions {
         loop {
             // Made before it looks, so that it misses no change.
             let changed = self.changed.notified();
-            if let Some(next) = self.looked(size) {
+            if let Poll::Ready(next) = self.looked(size) {
                 return next;
             }
             changed.await;
         }
     }
 
-    /// Returns what an idle worker asks about next, or that it goes; none if it is to wait.
-    fn looked(&self, size: usize) -> Option<Option<Next>> {
+    /// Returns what an idle worker asks about next, none if it goes; pending if it is to wait.
+    fn looked(&self, size: usize) -> Poll<Option<Next>> {
         let mut queue = self.queue();
         let next = queue.whole.pop_front().map(Next::Whole).or_else(|| {
             let portion = queue.portion(size);
             (!portion.is_empty()).then_some(Next::Portion(portion))
         });
         if next.is_none() && queue.idle < queue.workers {
-            return None;
+            return Poll::Pending;
         }
         queue.idle -= 1;
         if next.is_none() {
             queue.workers -= 1;
             self.changed.notify_waiters();
         }
-        Some(next)
+        Poll::Ready(next)
     }
 
     /// Returns a further portion of at most `size` answers for a worker that has one.
@@ -141,7 +142,8 @@ mod tests {
     /// What a worker gets that does not wait.
     fn next(round: &Portions, size: usize) -> Option<Next> {
         round.queue().idle += 1;
-        round.looked(size).expect("more waits, or it is the last")
+        let Poll::Ready(next) = round.looked(size) else { panic!("nothing waits, and others work") };
+        next
     }
 
     #[test]
