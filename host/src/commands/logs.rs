@@ -57,9 +57,7 @@ impl Logs {
     /// Returns the names of the files and folders, without the folders above them.
     pub fn names(&self) -> Vec<String> {
         let name = |place: &PathBuf| {
-            place
-                .file_name()
-                .map_or_else(|| shown::path(place).to_string(), |name| name.to_string_lossy().into_owned())
+            place.file_name().map_or_else(|| shown::path(place), |name| name.to_string_lossy().into_owned())
         };
         self.files.iter().map(name).collect()
     }

@@ -31,14 +31,14 @@ pub(super) fn of(
     let is_known = |unit: usize| unknown_units[unit].is_none();
     let information = forecast.baseline.information();
     let ranked = ranked(forecast);
-    let baseline = ranked.iter().position(|(_, arm)| std::ptr::eq(*arm, &forecast.baseline)).unwrap_or(0);
+    let is_baseline = |arm: &Arm| std::ptr::eq(arm, &raw const forecast.baseline);
+    let baseline = ranked.iter().position(|(_, arm)| is_baseline(arm)).unwrap_or(0);
     let (best_size, best_arm) = (&forecast.sizes[forecast.best].0, &forecast.sizes[forecast.best].1);
     let differs = best_size.rollouts != forecast.geometry.rollouts;
     let policy = |(name, arm): &(String, &Arm)| {
         let fewer = |unit: usize| {
-            let differs = !std::ptr::eq(*arm, &forecast.baseline);
             let ratio = || estimate(forecast.ratio(arm, &forecast.baseline, UNITS[unit]));
-            (differs && is_known(unit)).then(ratio)
+            (!is_baseline(arm) && is_known(unit)).then(ratio)
         };
         Policy {
             name: name.clone(),
