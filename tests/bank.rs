@@ -415,7 +415,9 @@ fn dumps_of_slime_are_read_without_python() {
     let mut bytes = std::fs::read(format!("{dumps}/rollout_0.pt")).unwrap();
     for (head, method) in [(b"PK\x01\x02", 10), (b"PK\x03\x04", 8)] {
         let heads: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(head)).collect();
-        heads.iter().for_each(|at| bytes[at + method] = 8);
+        for at in heads {
+            bytes[at + method] = 8;
+        }
     }
     std::fs::write(scratch.path().join("d.pt"), bytes).unwrap();
     let said = scratch.allot(&["bank", "d.pt"]);

@@ -4,6 +4,8 @@
 
 mod scratch;
 
+use std::fmt::Write as _;
+
 use allot_allocation::seed::Stream;
 use scratch::Scratch;
 use serde_json::{Value, json};
@@ -269,7 +271,7 @@ fn a_run_of_a_comparison_has_to_be_named() {
     for i in 0..240 {
         let (arm, seed) = (["dapo", "uniform"][i % 2], 1 + i / 2 % 2);
         let right = u8::from(i % 3 == 0);
-        text.push_str(&format!("{arm},{seed},{},0,5,false,{right},{}\n", i / 8, right == 1));
+        let _ = writeln!(text, "{arm},{seed},{},0,5,false,{right},{}", i / 8, right == 1);
     }
     scratch.write("rollouts.csv", text);
     let said = scratch.allot(&["forecast", "rollouts.csv"]);

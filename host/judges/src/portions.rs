@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(places(Some(first)), [0, 1, 2, 3, 4], "half of it, for there are two workers");
         let further = round.further(2);
         assert_eq!(places(further.clone()), [5, 6]);
-        further.into_iter().for_each(|portion| round.back(portion));
+        round.back(further.unwrap_or_default());
         assert_eq!(places(round.further(1)), [5]);
         round.apart(vec![(1, Question::default()), (2, Question::default())]);
         for place in [1, 2] {
