@@ -8,11 +8,11 @@
 //!
 //! 1. **It looks for the answer** in the text: a final answer with its hope, then a final answer or a box,
 //!    then what follows `answer:`, then what follows `answer`, then any number or LaTeX. Of one priority it
-//!    takes what ends last. [`answer`] returns that text where no other match can end later.
-//! 2. **It reads this text**, as a number or as LaTeX. [`value`] has the grammar that is read here: numbers,
+//!    takes what ends last. `answer` returns that text where no other match can end later.
+//! 2. **It reads this text**, as a number or as LaTeX. `value` has the grammar that is read here: numbers,
 //!    fractions, percentages, tuples of them, and letters of a choice.
 //! 3. **It compares** two readings, and two texts. Equal texts are correct whatever they mean: math-verify
-//!    keeps each text beside its reading and compares these, too. Readings are compared by [`value`].
+//!    keeps each text beside its reading and compares these, too. Readings are compared by `value`.
 
 mod answer;
 mod value;
