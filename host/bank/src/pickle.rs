@@ -367,7 +367,7 @@ mod tests {
         // Thirteen tuples, each of ten times the one before; and a text that is named again and again.
         let level = |n: u8| [vec![b'('], [b'h', n].repeat(10), vec![b't', b'q', n + 1]].concat();
         let many = [b"Nq\x00".to_vec(), (0..13).flat_map(level).collect(), b".".to_vec()].concat();
-        let text = [&b"X\x00\x00\x01\x00"[..], &vec![b'a'; 65_536], b"q\x000("].concat();
+        let text = [&b"X\x00\x00\x01\x00"[..], &vec![b'a'; 65_536], b"q\x00("].concat();
         let texts = [text, b"h\x00".repeat(100_000), b"t.".to_vec()].concat();
         for pickle in [many, texts] {
             let error = told(&pickle).expect_err("it is too much");
