@@ -67,7 +67,10 @@ impl Ended {
         if self.hung {
             return Some(format!("it did not end in {} s; the last it said: {last}", LONGEST.as_secs()));
         }
-        if self.said.contains("panicked at") || self.said.contains("RUST_BACKTRACE") {
+        // The program's own words begin a line; those of a mangled policy that panics are quoted, further in.
+        let is_panic = |line: &str| line.starts_with("thread '") && line.contains("panicked at");
+        if self.said.lines().any(|line| is_panic(line) || line.starts_with("note: run with `RUST_BACKTRACE"))
+        {
             return Some(format!("it panicked: {}", self.said));
         }
         match self.code {
@@ -91,6 +94,11 @@ mod tests {
         let fault =
             |script: &str| run(Path::new("/bin/sh"), Path::new("/"), &["-c", script]).unwrap().fault();
         assert!(fault("echo \"thread 'main' panicked at x.rs\" >&2; exit 2").unwrap().contains("panicked"));
+        assert_eq!(
+            fault("echo 'error: it said:\n    panicked at y.rs' >&2; exit 2"),
+            None,
+            "a policy's panic"
+        );
         assert!(fault("kill -SEGV $$").unwrap().contains("a signal ended it"));
         assert!(fault("exit 101").unwrap().contains("code 101"));
         assert_eq!(fault("echo 'error: no' >&2; exit 2"), None);
