@@ -160,8 +160,8 @@ for line in sys.stdin:
 
 #[test]
 fn a_judge_that_takes_lists_is_asked_about_many_answers_at_once_and_loses_only_those_that_fail() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        return skip("python3", "this machine has no `python3`");
+    if !has("python3", &["python3", "--version"]) {
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
     let limit = Duration::from_secs(2);

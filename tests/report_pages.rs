@@ -592,7 +592,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         fewer: [0, 1, 2].map(|_| (place != 6).then(|| ratio(place))),
         than_best: (place != 2).then(|| ratio(place)),
         effective: 1_800.0 + 300.0 * place as f64,
-        modelled: if name.ends_with('*') { 0.4 } else { 0.01 },
+        modelled: name.ends_with('*').then_some(0.4),
     };
     let rich = Forecast {
         title: "Forecast from runs & <b>logs</b> of \u{202e}moh".into(),
@@ -606,7 +606,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         best: Some("2 of each of 48".into()),
         unknown: [None, None, None],
         pass_rates: [7_900, 300, 410, 280, 190, 150, 140, 170, 210, 320, 340, 1_564],
-        advice: vec!["`uniform` learns most for a rollout with 2 or 3 rollouts of each prompt".into()],
+        advice: "`uniform` learns most for a rollout with 2 or 3 rollouts of each prompt".into(),
         left_out: vec!["as `uniform` here: cero, vip".into(), "not forecast: mine: it traps".into()],
         limits: vec!["the log can't tell what changes as the model learns".into()],
         reading: vec!["read as: verl".into()],

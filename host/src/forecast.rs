@@ -49,6 +49,12 @@ pub struct Forecast {
 type Job<'c> = (usize, &'c Candidate, Geometry);
 
 impl Forecast {
+    /// Returns the best step of the baseline and its run with that, if it samples another number of each prompt than the forecast's step.
+    pub fn best_step(&self) -> Option<(&Geometry, &Arm)> {
+        let (size, arm) = &self.sizes[self.best];
+        (size.rollouts != self.geometry.rollouts).then_some((size, arm))
+    }
+
     /// Makes the forecast, for steps of this geometry. The first candidate is the baseline. `tell` hears
     /// of each run that is done: how many of how many.
     ///

@@ -1,7 +1,8 @@
 //! Reads Python's pickles as data: numbers, texts, lists and dictionaries. Nothing in a pickle is ever called.
 //!
 //! A list of numbers is kept as its length alone: token ids and log-probabilities are most of a file, and only how many there
-//! are counts here. Objects (tensors, for one) are opaque.
+//! are counts here. Objects (tensors, for one) are opaque. serde-pickle refuses a file that has tensors; candle's reader, which is
+//! for them, copies a list when it is stored, and finds it empty wherever it is named again.
 
 use std::cell::Cell;
 use std::collections::HashMap;

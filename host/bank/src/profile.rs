@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{Bank, Fit, Prompt, Rollout};
+use crate::{Bank, Fit, Prompt, Rollout, Unit};
 
 /// Summary statistics of a bank.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +67,15 @@ impl Profile {
             no_length: bank.all().filter(|rollout| rollout.tokens.is_none()).count(),
             no_prompt_length: bank.prompts.iter().filter(|prompt| prompt.tokens.is_none()).count(),
             graded: kind(true) || kind(false),
+        }
+    }
+
+    /// Returns whether the log tells what is paid in this unit.
+    pub fn tells(&self, unit: Unit) -> bool {
+        match unit {
+            Unit::Rollouts => true,
+            Unit::Tokens => self.no_length == 0,
+            Unit::Operations => self.no_length == 0 && self.no_prompt_length == 0,
         }
     }
 }

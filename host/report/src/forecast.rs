@@ -28,8 +28,8 @@ pub struct Forecast {
     pub unknown: [Option<String>; 3],
     /// Prompts by pass rate: never right, ten equal parts each with its upper end, always right.
     pub pass_rates: [u64; 12],
-    /// What follows for a run.
-    pub advice: Vec<String>,
+    /// What follows for a run, in a sentence without its point.
+    pub advice: String,
     /// Policies that are not in the table, and why.
     pub left_out: Vec<String>,
     /// What the log cannot tell.
@@ -53,8 +53,8 @@ pub struct Policy {
     pub than_best: Option<Estimate>,
     /// Rollouts that it samples until a thousand had an advantage.
     pub effective: f64,
-    /// The share of its rollouts that a fitted model made up.
-    pub modelled: f64,
+    /// The share of its rollouts that a fitted model made up, where it is large enough to be told.
+    pub modelled: Option<f64>,
 }
 
 /// Says what a ratio shows if it is not to be shown with its interval: the interval has 1 in it, as it is shown, or there is none.

@@ -209,19 +209,18 @@ fn simulated(forecast: &Forecast) -> String {
 
 /// Returns the table, with a row for each policy.
 fn table(forecast: &Forecast, profile: &Profile) -> Vec<Vec<String>> {
-    let Forecast { geometry, baseline, sizes, best, .. } = forecast;
-    let (best_size, best_arm) = (&sizes[*best].0, &sizes[*best].1);
-    let against_best = format!("rollouts, than {} of each of {}", best_size.rollouts, best_size.groups);
+    let (baseline, best) = (&forecast.baseline, forecast.best_step());
     let against = format!("rollouts, than {}", baseline.name);
-    let heads = ["policy", "rollouts", "tokens", "operations", &against, &against_best];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    let known = profile.no_length == 0;
-    let counted = known && profile.no_prompt_length == 0;
-    let differs = best_size.rollouts != geometry.rollouts;
-    let mut row = |name: String, arm: &Arm| {
+    let mut heads = ["policy", "rollouts", "tokens", "operations", &against].map(str::to_owned).to_vec();
+    heads
+        .extend(best.map(|(size, _)| format!("rollouts, than {} of each of {}", size.rollouts, size.groups)));
+    let row = |(name, arm): (String, &Arm)| {
         let information = baseline.information();
-        let pays = |unit| number::cost(arm.pays(unit, information));
         let unknown = || number::NONE.to_owned();
+        let pays = |unit, of: &str| {
+            let known = profile.tells(unit).then(|| number::cost(arm.pays(unit, information)) + of);
+            known.unwrap_or_else(unknown)
+        };
         let ratio = |other: &Arm| {
             if std::ptr::eq(arm, other) {
                 unknown()
@@ -229,36 +228,25 @@ fn table(forecast: &Forecast, profile: &Profile) -> Vec<Vec<String>> {
                 compared(forecast.ratio(arm, other, Unit::Rollouts))
             }
         };
-        rows.push(vec![
-            name,
-            pays(Unit::Rollouts),
-            if known { pays(Unit::Tokens) } else { unknown() },
-            if counted { pays(Unit::Operations) + " × P" } else { unknown() },
-            ratio(baseline),
-            ratio(best_arm),
-        ]);
+        let units = [pays(Unit::Rollouts, ""), pays(Unit::Tokens, ""), pays(Unit::Operations, " × P")];
+        let mut row = vec![name];
+        row.extend(units);
+        row.push(ratio(baseline));
+        row.extend(best.map(|(_, arm)| ratio(arm)));
+        row
     };
-    for (name, arm) in ranked(forecast) {
-        row(name, arm);
-    }
-    if !differs {
-        for row in &mut rows {
-            row.truncate(5);
-        }
-    }
-    rows
+    std::iter::once(heads).chain(ranked(forecast).into_iter().map(row)).collect()
 }
 
 /// Returns the policies with their names in a table, those that learn most for a rollout first.
 fn ranked(forecast: &Forecast) -> Vec<(String, &Arm)> {
-    let Forecast { geometry, baseline, sizes, best, arms, .. } = forecast;
-    let (best_size, best_arm) = (&sizes[*best].0, &sizes[*best].1);
+    let Forecast { baseline, arms, .. } = forecast;
     let mark = |arm: &Arm| if arm.is_modelled() { "*" } else { "" };
     let mut all: Vec<(String, &Arm)> =
         arms.iter().map(|arm| (format!("{}{}", arm.name, mark(arm)), arm)).collect();
     all.push((format!("{}{}", baseline.name, mark(baseline)), baseline));
-    if best_size.rollouts != geometry.rollouts {
-        all.push((format!("{}, {} of each{}", baseline.name, best_size.rollouts, mark(best_arm)), best_arm));
+    if let Some((size, arm)) = forecast.best_step() {
+        all.push((format!("{}, {} of each{}", baseline.name, size.rollouts, mark(arm)), arm));
     }
     all.sort_by(|a, b| b.1.rate(Unit::Rollouts).total_cmp(&a.1.rate(Unit::Rollouts)));
     all
@@ -366,25 +354,19 @@ fn estimate(ratio: Ratio) -> Estimate {
 /// Returns the forecast as JSON.
 fn json(forecast: &Forecast, profile: &Profile, told: &Told) -> Value {
     let information = forecast.baseline.information();
-    let lengths = (profile.no_length, profile.no_prompt_length);
-    let is_known = |unit| match unit {
-        Unit::Rollouts => true,
-        Unit::Tokens => lengths.0 == 0,
-        Unit::Operations => lengths == (0, 0),
-    };
     let arm = |arm: &Arm| {
         let units =
             [("rollouts", Unit::Rollouts), ("tokens", Unit::Tokens), ("operations", Unit::Operations)];
         let pays: serde_json::Map<String, Value> = units
             .iter()
             .map(|(name, unit)| {
-                let pays = is_known(*unit).then(|| arm.pays(*unit, information));
+                let pays = profile.tells(*unit).then(|| arm.pays(*unit, information));
                 ((*name).to_owned(), pays.into())
             })
             .collect();
         let ratio = |unit| {
             let Ratio { value, ends } = forecast.ratio(arm, &forecast.baseline, unit);
-            is_known(unit).then(|| json!({ "times_fewer": value, "interval": ends }))
+            profile.tells(unit).then(|| json!({ "times_fewer": value, "interval": ends }))
         };
         let ratios: serde_json::Map<String, Value> =
             units.iter().map(|(name, unit)| ((*name).to_owned(), ratio(*unit).into())).collect();
@@ -396,7 +378,7 @@ fn json(forecast: &Forecast, profile: &Profile, told: &Told) -> Value {
     let sized = |(geometry, sized): &(Geometry, Arm)| json!({ "groups": geometry.groups, "rollouts": geometry.rollouts, "baseline": arm(sized) });
     json!({
         "log": { "rollouts": profile.rollouts, "prompts": profile.prompts, "pass_rate": profile.pass_rate,
-            "unknown_lengths": lengths.0, "unknown_prompt_lengths": lengths.1,
+            "unknown_lengths": profile.no_length, "unknown_prompt_lengths": profile.no_prompt_length,
             "assumed_prompt_lengths": told.assumed_prompt_lengths, "unread_record": told.unread_record },
         "geometry": { "groups": forecast.geometry.groups, "rollouts": forecast.geometry.rollouts },
         "rollouts": forecast.rollouts, "baseline": arm(&forecast.baseline),

@@ -95,9 +95,7 @@ impl Logs {
         screen.draw("");
         Ok((bank, told))
     }
-}
 
-impl Logs {
     /// Adds lengths of prompts that the files do not have: those of a run's record, and the one that was given.
     fn lengths(&self, files: &[PathBuf], bank: &mut Bank, told: &mut Told) {
         let unknown = bank.prompts.iter().any(|prompt| prompt.tokens.is_none());

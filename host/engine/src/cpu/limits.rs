@@ -45,7 +45,7 @@ impl MachineLimits {
 
     /// Returns bytes read per second, measured for at least `least`.
     pub fn read(&self, least: Duration) -> f64 {
-        let each = self.numbers.len().div_ceil(self.pool.current_num_threads()).max(1);
+        let each = self.numbers.len().div_ceil(self.pool.current_num_threads());
         let bytes = size_of_val(&self.numbers[..]);
         let times = TOGETHER.div_ceil(bytes);
         let passes = self.again(least, || {

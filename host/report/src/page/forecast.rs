@@ -25,7 +25,7 @@ pub fn forecast_html(forecast: &Forecast) -> String {
     let bodies = [
         html! {
             (table::table(forecast.baseline, &tables::forecast::pays(forecast)))
-            @for advice in &forecast.advice { p { strong { "Advice" } ": " (quoted(advice)) "." } }
+            p { strong { "Advice" } ": " (quoted(&forecast.advice)) "." }
             (list(&forecast.left_out))
         },
         html! { @for figure in ratios { (picture::figure(figure)) } },

@@ -72,15 +72,9 @@ fn compared(ratio: Estimate) -> Cell {
 
 /// Says which policies rest on rollouts that the log does not have.
 fn marked(forecast: &Forecast) -> String {
-    let all: Vec<String> = forecast
-        .policies
-        .iter()
-        .filter(|policy| policy.name.ends_with('*'))
-        .map(|policy| {
-            // Rounded as on the screen.
-            format!("{} {:.0}\u{a0}%", policy.name, 100.0 * policy.modelled)
-        })
-        .collect();
+    // Rounded as on the screen.
+    let marked = |policy: &Policy| Some(format!("{} {:.0}\u{a0}%", policy.name, 100.0 * policy.modelled?));
+    let all: Vec<String> = forecast.policies.iter().filter_map(marked).collect();
     if all.is_empty() {
         return String::new();
     }

@@ -27,45 +27,42 @@ pub(super) fn of(
     about: &About,
     (reading, pass_rates): (Vec<String>, [u64; 12]),
 ) -> Page {
-    let unknown_units = units(profile);
-    let is_known = |unit: usize| unknown_units[unit].is_none();
     let information = forecast.baseline.information();
     let ranked = ranked(forecast);
     let is_baseline = |arm: &Arm| std::ptr::eq(arm, &raw const forecast.baseline);
     let baseline = ranked.iter().position(|(_, arm)| is_baseline(arm)).unwrap_or(0);
-    let (best_size, best_arm) = (&forecast.sizes[forecast.best].0, &forecast.sizes[forecast.best].1);
-    let differs = best_size.rollouts != forecast.geometry.rollouts;
+    let best = forecast.best_step();
+    let ratio = |arm: &Arm, other: &Arm, unit| estimate(forecast.ratio(arm, other, unit));
     let policy = |(name, arm): &(String, &Arm)| {
-        let fewer = |unit: usize| {
-            let ratio = || estimate(forecast.ratio(arm, &forecast.baseline, UNITS[unit]));
-            (!is_baseline(arm) && is_known(unit)).then(ratio)
+        let fewer = |unit| {
+            let is_known = !is_baseline(arm) && profile.tells(unit);
+            is_known.then(|| ratio(arm, &forecast.baseline, unit))
         };
+        let than_best = best.filter(|(_, best)| !std::ptr::eq(*arm, *best));
         Policy {
             name: name.clone(),
-            pays: [0, 1, 2].map(|unit| is_known(unit).then(|| arm.pays(UNITS[unit], information))),
-            fewer: [0, 1, 2].map(fewer),
-            than_best: (differs && !std::ptr::eq(*arm, best_arm))
-                .then(|| estimate(forecast.ratio(arm, best_arm, Unit::Rollouts))),
+            pays: UNITS.map(|unit| profile.tells(unit).then(|| arm.pays(unit, information))),
+            fewer: UNITS.map(fewer),
+            than_best: than_best.map(|(_, best)| ratio(arm, best, Unit::Rollouts)),
             effective: arm.rollouts_for(1000.0),
-            modelled: arm.modelled,
+            modelled: arm.is_modelled().then_some(arm.modelled),
         }
     };
     let policies = ranked.iter().map(policy).collect();
-    let names: Vec<String> = command.logs.names();
     Page {
-        title: format!("Forecast from {}", names.join(", ")),
+        title: format!("Forecast from {}", command.logs.names().join(", ")),
         log: log(profile) + ".",
         about: format!("The page shows {}.", simulated(forecast)),
         policies,
         baseline,
-        best: differs.then(|| format!("{} of each of {}", best_size.rollouts, best_size.groups)),
+        best: best.map(|(size, _)| format!("{} of each of {}", size.rollouts, size.groups)),
         pass_rates,
-        advice: vec![advice(forecast, profile.fit)],
+        advice: advice(forecast, profile.fit),
         left_out: left_out(forecast),
         limits: unknown(forecast, about),
         reading,
         settings: settings(command, forecast),
-        unknown: unknown_units,
+        unknown: units(profile),
     }
 }
 
