@@ -201,9 +201,8 @@ fn show(outcomes: &[Outcome], beside: &str, screen: &mut Screen<'_>) {
         ));
     }
     if outcomes.iter().filter_map(Outcome::share).any(|share| share > 1.0) {
-        screen.tell(
-            "note: whenever the limit was measured, another program kept the cores from it: no share of it",
-        );
+        screen
+            .tell("note: another program slowed every measurement of the limit, so no share of it is shown");
     }
 }
 
