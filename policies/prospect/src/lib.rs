@@ -9,7 +9,8 @@
 //! unit of signal the noise is p (1 - p) for r - p, p for right answers alone, 1 - p for wrong ones alone; an answer costs
 //! c_s to sample and c_t more to learn from. Noise times cost is least for the rarer outcome alone where its share is below
 //! c_t / (2 c_t + c_s), and for all answers above; nothing in between is better. What is never solved, or always, then
-//! costs nothing to learn from and adds no noise, whether or not it is known.
+//! costs nothing to learn from and adds no noise, whether or not it is known. Rewards of two values, such as -1 and 1, are
+//! two outcomes; where there are more values, all answers are learned from.
 //!
 //! **A memory, if wanted.** With `memory`, prompts that come back are told apart by how often they were sampled and solved,
 //! and the last time: the mean is of those alike, and a prompt is passed over until the next epoch, the likelier the further
@@ -46,8 +47,9 @@ pub struct ProspectSettings {
 pub struct ProspectState {
     /// Rewards and rollouts of late, by the kind of past that their prompts had.
     kinds: Vec<(f64, f64)>,
-    /// A reward was neither 0 nor 1: there are no two outcomes to tell apart.
-    graded: bool,
+    /// The rewards that were seen, in ascending order, and no more than three: with three, or an odd one alone, there are
+    /// no two outcomes to tell apart.
+    seen: Vec<f64>,
 }
 
 /// Kinds of pasts.
@@ -74,8 +76,7 @@ impl Policy for Prospect {
             let wanted = settings.prompts(run);
             log::warn(&format!("the pool has {} prompts on offer, a step takes {wanted}", run.pool));
         }
-        // Half a reward in one rollout: soon outweighed.
-        Ok(ProspectState { kinds: vec![(0.5, 1.0); KINDS], graded: false })
+        Ok(ProspectState { kinds: vec![(0.5, 1.0); KINDS], seen: Vec::new() })
     }
 
     fn decide(
@@ -88,10 +89,14 @@ impl Policy for Prospect {
             let (chosen, passed) = settings.choose(state, view, settings.prompts(run) as usize);
             return Ok(Plan::sample(chosen.into_iter().map(|p| Request::new(p, 1))).skip(passed));
         }
-        state.graded |= view.groups.iter().flat_map(|g| &g.rewards).any(|r| *r != 0.0 && *r != 1.0);
-        let rare = if settings.both || state.graded { 0.0 } else { threshold(&facts::costs()) };
+        view.groups.iter().flat_map(|g| &g.rewards).for_each(|reward| state.see(f64::from(*reward)));
+        let outcomes = state.outcomes().filter(|_| !settings.both);
+        let rare = threshold(&facts::costs());
         let kinds = settings.kinds(&view.groups);
-        let pick = |(group, kind): (&Group, &usize)| pick(group, state.value(*kind), rare);
+        let pick = |(group, kind): (&Group, &usize)| {
+            let value = state.value(*kind);
+            pick(group, outcomes.map_or(value, |ends| measured(value, ends, rare)))
+        };
         let picks: Vec<Pick> = view.groups.iter().zip(&kinds).filter_map(pick).collect();
         let learned = picks.len() as f64;
         let plan = Plan::train(picks).metric("learned", learned).metric("value", state.value(NONE));
@@ -154,6 +159,29 @@ impl ProspectState {
         let (rewards, rollouts) = self.kinds[kind];
         rewards / rollouts
     }
+
+    /// Takes note of a reward. Before the first one, half of the way between two outcomes is expected, in one rollout: soon
+    /// outweighed.
+    fn see(&mut self, reward: f64) {
+        let first = self.seen.is_empty();
+        if self.seen.len() < 3 && !self.seen.contains(&reward) {
+            self.seen.push(reward);
+            self.seen.sort_by(f64::total_cmp);
+        }
+        if let Some((low, high)) = self.outcomes().filter(|_| first) {
+            self.kinds.fill((low.midpoint(high), 1.0));
+        }
+    }
+
+    /// The two outcomes that rewards tell apart. One that was seen alone has the usual other one.
+    fn outcomes(&self) -> Option<(f64, f64)> {
+        match *self.seen.as_slice() {
+            [] | [0.0 | 1.0] => Some((0.0, 1.0)),
+            [-1.0] => Some((-1.0, 1.0)),
+            [low, high] => Some((low, high)),
+            _ => None,
+        }
+    }
 }
 
 /// The kind of past of a prompt with so many rollouts, of which so many were correct, in its last visit so many: the
@@ -186,13 +214,17 @@ pub fn threshold(costs: &facts::TokenCosts) -> f64 {
     }
 }
 
+/// What rewards are measured against: the value, or the commoner of two outcomes if the other's share is below `rare`.
+fn measured(value: f64, (low, high): (f64, f64), rare: f64) -> f64 {
+    match (value - low) / (high - low) {
+        share if share < rare => low,
+        share if share > 1.0 - rare => high,
+        _ => value,
+    }
+}
+
 /// What is learned from a prompt's rollouts, if anything.
-fn pick(group: &Group, value: f64, rare: f64) -> Option<Pick> {
-    let measured = match value {
-        v if v < rare => 0.0,
-        v if v > 1.0 - rare => 1.0,
-        v => v,
-    };
+fn pick(group: &Group, measured: f64) -> Option<Pick> {
     // An advantage has bounds; rewards have none.
     let advantage = |r: &f32| (f64::from(*r) - measured).clamp(-1e6, 1e6) as f32;
     let given: Vec<f32> = group.rewards.iter().map(advantage).collect();
@@ -267,11 +299,38 @@ mod tests {
         let run = run_with::<Prospect>(&[]);
         let (_, hard) = learn(&run, &begin::<Prospect>(&run).unwrap(), None, &many(0, 0..60));
         let mut view = made::view(0..0);
-        (view.round, view.groups) = (1, vec![made::rewarded(70, &[0.0]), made::rewarded(71, &[0.3])]);
+        (view.round, view.groups) =
+            (1, vec![made::rewarded(70, &[0.0]), made::rewarded(71, &[0.3]), made::rewarded(72, &[0.5])]);
         let plan = decide::<Prospect>(&run, &hard, &view).unwrap();
         let Action::Train(batch) = plan.action else { panic!("trains") };
-        assert_eq!(batch.picks.len(), 2);
-        assert!(ProspectState::load(&plan.state).unwrap().graded);
+        assert_eq!(batch.picks.len(), 3);
+        assert_eq!(ProspectState::load(&plan.state).unwrap().outcomes(), None);
+    }
+
+    #[test]
+    fn two_rewards_of_any_size_are_two_outcomes() {
+        let run = run_with::<Prospect>(&[]);
+        for (wrong, right) in [(-1.0, 1.0), (0.0, 10.0), (-0.5, 0.25)] {
+            let rounds = [vec![wrong; 60], vec![wrong, right], vec![right; 900], vec![wrong, right]];
+            let mut state = begin::<Prospect>(&run).unwrap();
+            let mut batches = Vec::new();
+            for rewards in rounds {
+                made::Facts::of(1000).costs(1.0, 1.0, 3.0).tell();
+                let mut view = made::view(0..0);
+                view.round = 1;
+                view.groups = (0..).zip(&rewards).map(|(p, reward)| made::rewarded(p, &[*reward])).collect();
+                let plan = decide::<Prospect>(&run, &state, &view).unwrap();
+                let Action::Train(batch) = plan.action else { panic!("trains") };
+                batches.push(batch.picks);
+                state = plan.state;
+            }
+            let apart = right - wrong;
+            let all = |batch: &[Pick]| -> Vec<(PromptId, Advantage)> {
+                batch.iter().map(|pick| (pick.prompt, pick.advantage.clone())).collect()
+            };
+            assert_eq!(all(&batches[1]), [(1, Advantage::Given(vec![apart]))], "the right one is rare");
+            assert_eq!(all(&batches[3]), [(0, Advantage::Given(vec![-apart]))], "the wrong one is rare");
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Policy for Strata {
             return Ok(Plan::sample(chosen.map(|p| Request::new(p, 1)).collect::<Vec<_>>()));
         }
         state.graded |= view.groups.iter().flat_map(|g| &g.rewards).any(|r| *r != 0.0 && *r != 1.0);
-        let rare = if settings.both || state.graded { 0.0 } else { threshold(&facts::costs()) };
+        let rare = (!settings.both && !state.graded).then(|| threshold(&facts::costs()));
         let from: Vec<usize> = view.groups.iter().map(|g| places.at(column[g.prompt as usize])).collect();
         let expected = |place| if settings.apart { state.value(place) } else { mean(state.all) };
         let pick = |(group, place): (&Group, &usize)| pick(group, expected(*place), rare);
@@ -241,11 +241,11 @@ pub fn threshold(costs: &facts::TokenCosts) -> f64 {
 }
 
 /// What is learned from a prompt's rollouts, if anything.
-fn pick(group: &Group, value: f64, rare: f64) -> Option<Pick> {
-    let measured = match value {
-        v if v < rare => 0.0,
-        v if v > 1.0 - rare => 1.0,
-        v => v,
+fn pick(group: &Group, value: f64, rare: Option<f64>) -> Option<Pick> {
+    let measured = match rare {
+        Some(rare) if value < rare => 0.0,
+        Some(rare) if value > 1.0 - rare => 1.0,
+        _ => value,
     };
     // An advantage has bounds; rewards have none.
     let advantage = |r: &f32| (f64::from(*r) - measured).clamp(-1e6, 1e6) as f32;
@@ -347,6 +347,19 @@ mod tests {
         assert_eq!((of(60), of(61)), (None, Some(1.0)), "a right answer of `b` is rare");
         let graded = learn(&run, &state, &[(0, 0)]).1;
         assert!(!StrataState::load(&graded).unwrap().graded);
+    }
+
+    #[test]
+    fn rewards_below_nothing_are_measured_against_their_mean() {
+        let run = run(&[]);
+        let mut view = made::view(0..0);
+        (view.round, view.groups) = (1, vec![made::rewarded(0, &[-1.0; 100])]);
+        facts().tell();
+        let state = decide::<Strata>(&run, &begin::<Strata>(&run).unwrap(), &view).unwrap().state;
+        let plan = decide::<Strata>(&run, &state, &view).unwrap();
+        let Action::Train(batch) = plan.action else { panic!("trains") };
+        let Advantage::Given(given) = &batch.picks[0].advantage else { panic!("given") };
+        assert!(given[0] > -0.1, "wrong answers, as expected: {}", given[0]);
     }
 
     #[test]
