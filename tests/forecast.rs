@@ -95,6 +95,25 @@ fn settings_and_the_step_are_those_that_are_given() {
 }
 
 #[test]
+fn what_is_trained_on_again_is_marked() {
+    let scratch = log();
+    let said = scratch.allot(&["forecast", "dump", "--set", "advantage-replay.warmup=0"]);
+    assert!(said.contains("  advantage-replay†  ") && said.contains("\n† up to "), "{said}");
+    assert!(!said.contains("spo†") && !said.contains("uniform†"), "{said}");
+    let replayed = |args: &[&str]| {
+        let told = told(&scratch, args);
+        let all = told["policies"].as_array().unwrap();
+        let arm =
+            all.iter().find(|arm| arm["policy"] == "advantage-replay").map(|arm| arm["replayed"].clone());
+        arm.and_then(|share| share.as_f64())
+    };
+    let share = replayed(&["dump", "--set", "advantage-replay.warmup=0"]).unwrap();
+    assert!((0.1..0.5).contains(&share), "half as many as are fresh: {share}");
+    // In its first 20 steps it replays nothing.
+    assert_eq!(replayed(&["dump"]).unwrap_or(0.0), 0.0);
+}
+
+#[test]
 fn pass_rates_alone_will_do() {
     let scratch = Scratch::new();
     let rows = |n: &str| {
@@ -119,6 +138,28 @@ fn pass_rates_alone_will_do() {
     scratch.write("rates.csv", "id,pass_rate\na,1.5\n");
     let said = scratch.allot(&["forecast", "rates.csv"]);
     assert!(said.contains("`pass_rate` is \"1.5\"; expected a number from 0 to 1"), "{said}");
+}
+
+#[test]
+fn a_profile_of_nemo_gym_has_pass_rates_and_mean_lengths() {
+    let scratch = Scratch::new();
+    let row = |i: u32| {
+        let line = json!({
+            "mean/reward": f64::from(i % 5) / 4.0, "max/reward": 1.0, "min/reward": 0.0, "median/reward": 0.0, "std/reward": 0.5,
+            "mean/input_tokens": 11.5, "mean/output_tokens": 100.25, "mean/total_tokens": 111.75,
+            "sample": {"responses_create_params": {"input": [{"role": "user", "content": format!("{i}?")}]}, "agent_ref": {"name": "a"}}
+        });
+        format!("{line}\n")
+    };
+    scratch.write("x_reward_profiling.jsonl", (0..60).map(row).collect::<String>());
+    let said = scratch.allot(&["forecast", "x_reward_profiling.jsonl"]);
+    assert!(said.contains("NeMo Gym's profile") && said.contains("480 rollouts of 60 prompts"), "{said}");
+    assert!(said.contains("unknown: of how many rollouts 60 rows are; 8 are assumed"), "{said}");
+    let told = told(&scratch, &["x_reward_profiling.jsonl"]);
+    assert_eq!(
+        (&told["log"]["unknown_lengths"], &told["log"]["unknown_prompt_lengths"]),
+        (&json!(0), &json!(0))
+    );
 }
 
 #[test]

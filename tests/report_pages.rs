@@ -574,7 +574,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         "spo",
         "prospect",
         "uniform, 2 of each",
-        "dapo",
+        "dapo†",
         "greso",
         "pods",
         "uniform",
@@ -593,6 +593,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         than_best: (place != 2).then(|| ratio(place)),
         effective: 1_800.0 + 300.0 * place as f64,
         modelled: name.ends_with('*').then_some(0.4),
+        replayed: name.ends_with('†').then_some(0.33),
     };
     let rich = Forecast {
         title: "Forecast from runs & <b>logs</b> of \u{202e}moh".into(),
@@ -647,9 +648,16 @@ fn a_forecast_has_a_figure_of_each_unit_that_is_known() {
     }
     let rich = &forecasts()[0].1;
     let page = page::forecast_html(rich);
-    for words in
-        ["2.70× fewer", "[2.51, 2.92]", "1,000 with an advantage", "1.52M × P", "&lt;script&gt;", "uniform*"]
-    {
+    for words in [
+        "2.70× fewer",
+        "† So much of what the policy trains on",
+        "dapo† 33",
+        "[2.51, 2.92]",
+        "1,000 with an advantage",
+        "1.52M × P",
+        "&lt;script&gt;",
+        "uniform*",
+    ] {
         assert_eq!(page.contains(words), words != "uniform*", "{words}");
     }
     assert!(

@@ -9,7 +9,7 @@
 //! - An update increments the version and changes nothing else.
 //! - A rollout of unknown length has one token.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use allot_allocation::{Compute, Geometry, Grant, PromptId, seed};
@@ -57,6 +57,10 @@ pub struct Tally {
     pub revisited: BTreeSet<PromptId>,
     /// Whether any update came with its own geometry.
     pub steered: bool,
+    /// Rollouts with a nonzero advantage, counted once in each update.
+    pub trained: u64,
+    /// Of those, rollouts that had one in an earlier update, too.
+    pub replayed: u64,
 }
 
 /// A run's draws of one prompt.
@@ -87,6 +91,8 @@ pub struct Draws {
     run_seed: u64,
     version: u32,
     visits: Vec<Visits>,
+    /// Rollouts that had an advantage in an update, by prompt, version and position.
+    trained: HashSet<(PromptId, u32, u32)>,
     tally: Tally,
     /// Compute since the last call of `computed`.
     computed: Compute,
@@ -105,6 +111,7 @@ impl Draws {
             run_seed,
             version: 0,
             visits: vec![Visits::default(); known.bank.prompts.len()],
+            trained: HashSet::new(),
             tally: Tally::default(),
             computed: Compute::default(),
             known,
@@ -232,7 +239,7 @@ impl Draws {
     fn learn(&mut self, batch: &[Example<'_, Drawn>], passes: u32) {
         let mut groups: BTreeMap<PromptId, Vec<Taught>> = BTreeMap::new();
         for example in batch {
-            let Sample { prompt, tokens, answer, .. } = example.sample;
+            let Sample { prompt, version, position, tokens, answer, .. } = example.sample;
             let expected = self.expected(*prompt, *answer);
             groups.entry(*prompt).or_default().push(Taught {
                 advantage: example.advantage,
@@ -240,6 +247,8 @@ impl Draws {
                 expected,
             });
             if example.advantage != 0.0 {
+                self.tally.trained += 1;
+                self.tally.replayed += u64::from(!self.trained.insert((*prompt, *version, *position)));
                 let read = self.of(*prompt).tokens.unwrap_or(1);
                 let trained = 6.0 * f64::from(passes) * (f64::from(read) + f64::from(*tokens));
                 self.visits[prompt.0 as usize].lesson.operations += trained;

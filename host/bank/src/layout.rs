@@ -89,7 +89,7 @@ struct Layout {
 pub(super) const EPISODES: &str = "episodes of verifiers";
 
 /// The known layouts, most specific first; the last one always matches.
-const LAYOUTS: [Layout; 9] = [
+const LAYOUTS: [Layout; 10] = [
     Layout {
         // A bank, a run's `rollouts/part-*.parquet`, and a report's `rollouts.parquet`.
         name: "allot",
@@ -178,6 +178,19 @@ const LAYOUTS: [Layout; 9] = [
             (Field::Reward, &["reward"]),
             (Field::Tokens, &["response.usage.output_tokens"]),
             (Field::PromptTokens, &["response.usage.input_tokens"]),
+        ],
+        beside: None,
+    },
+    Layout {
+        // `*_reward_profiling.jsonl` of NeMo Gym, with means over a task's rollouts: `profile_from_data` of
+        // nemo_gym/reward_profile.py. It does not say how many rollouts there were.
+        name: "NeMo Gym's profile",
+        marks: &["mean/reward", "sample"],
+        fields: &[
+            (Field::Prompt, &["sample.responses_create_params.input", "sample"]),
+            (Field::PassRate, &["mean/reward"]),
+            (Field::Tokens, &["mean/output_tokens"]),
+            (Field::PromptTokens, &["mean/input_tokens"]),
         ],
         beside: None,
     },

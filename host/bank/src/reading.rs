@@ -230,6 +230,11 @@ impl Reading<'_> {
                 whole => Ok(whole),
             },
         };
+        // Where a row is several rollouts, lengths are means.
+        let length = |field: Field| match first(field).filter(|_| columns.has(Field::PassRate)).map(number) {
+            Some(Some(mean)) if (0.0..=f64::from(u32::MAX)).contains(&mean) => Ok(Some(mean.round() as u32)),
+            _ => counted(field),
+        };
         let version = counted(Field::Version)?;
         if asked.versions.as_ref().is_some_and(|wanted| !version.is_some_and(|v| wanted.contains(&v))) {
             return Ok(Err(Left::Version));
@@ -270,12 +275,12 @@ impl Reading<'_> {
             return Ok(Err(Left::Unscored));
         };
         self.told.by_reward += u64::from(said.is_none() && columns.has(Field::Reward));
-        let mut tokens = counted(Field::Tokens)?;
+        let mut tokens = length(Field::Tokens)?;
         if let (None, Some(each), Some(answer)) = (tokens, asked.characters_per_token, first(Field::Text)) {
             self.told.by_characters += 1;
             tokens = Some(((characters(answer) as f64 / each).ceil() as u32).max(1));
         }
-        let mut prompt_tokens = counted(Field::PromptTokens)?;
+        let mut prompt_tokens = length(Field::PromptTokens)?;
         if let (None, Some(each), Some(prompt)) =
             (prompt_tokens, asked.characters_per_token, first(Field::PromptText))
             // A number is a prompt's name.

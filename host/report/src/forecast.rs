@@ -55,6 +55,8 @@ pub struct Policy {
     pub effective: f64,
     /// The share of its rollouts that a fitted model made up, where it is large enough to be told.
     pub modelled: Option<f64>,
+    /// The share of what it trained on that it had trained on before, if it replays.
+    pub replayed: Option<f64>,
 }
 
 /// Says what a ratio shows if it is not to be shown with its interval: the interval has 1 in it, as it is shown, or there is none.

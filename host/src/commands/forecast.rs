@@ -241,12 +241,10 @@ fn table(forecast: &Forecast, profile: &Profile) -> Vec<Vec<String>> {
 /// Returns the policies with their names in a table, those that learn most for a rollout first.
 fn ranked(forecast: &Forecast) -> Vec<(String, &Arm)> {
     let Forecast { baseline, arms, .. } = forecast;
-    let mark = |arm: &Arm| if arm.is_modelled() { "*" } else { "" };
     let mut all: Vec<(String, &Arm)> =
-        arms.iter().map(|arm| (format!("{}{}", arm.name, mark(arm)), arm)).collect();
-    all.push((format!("{}{}", baseline.name, mark(baseline)), baseline));
+        arms.iter().chain([baseline]).map(|arm| (format!("{}{}", arm.name, arm.marks()), arm)).collect();
     if let Some((size, arm)) = forecast.best_step() {
-        all.push((format!("{}, {} of each{}", baseline.name, size.rollouts, mark(arm)), arm));
+        all.push((format!("{}, {} of each{}", baseline.name, size.rollouts, arm.marks()), arm));
     }
     all.sort_by(|a, b| b.1.rate(Unit::Rollouts).total_cmp(&a.1.rate(Unit::Rollouts)));
     all
@@ -258,11 +256,19 @@ fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
     for words in left_out(forecast) {
         screen.say(words);
     }
-    let shown = arms.iter().chain([baseline, &sizes[*best].1]);
-    let most = shown.filter(|arm| arm.is_modelled()).map(|arm| arm.modelled).max_by(f64::total_cmp);
-    if let Some(most) = most {
+    let shown: Vec<&Arm> = arms.iter().chain([baseline, &sizes[*best].1]).collect();
+    let most =
+        |marked: fn(&Arm) -> Option<f64>| shown.iter().filter_map(|arm| marked(arm)).max_by(f64::total_cmp);
+    if let Some(most) = most(Arm::much_modelled) {
         screen.say(format_args!(
             "* up to {:.0} % of the rollouts of such a policy are from a fitted model, as the log has too few of each prompt",
+            100.0 * most
+        ));
+    }
+    if let Some(most) = most(Arm::any_replayed) {
+        screen.say(format_args!(
+            "† up to {:.0} % of what such a policy trains on it has trained on before, and it counts as much again: \
+             it may save less than the table says",
             100.0 * most
         ));
     }
@@ -371,7 +377,7 @@ fn json(forecast: &Forecast, profile: &Profile, told: &Told) -> Value {
         let ratios: serde_json::Map<String, Value> =
             units.iter().map(|(name, unit)| ((*name).to_owned(), ratio(*unit).into())).collect();
         json!({
-            "policy": arm.name, "information_per_1000_rollouts": 1000.0 * arm.rate(Unit::Rollouts), "pays": pays, "than_baseline": ratios, "modelled": arm.modelled,
+            "policy": arm.name, "information_per_1000_rollouts": 1000.0 * arm.rate(Unit::Rollouts), "pays": pays, "than_baseline": ratios, "modelled": arm.modelled, "replayed": arm.replayed,
             "rollouts_for_1000_with_an_advantage": arm.rollouts_for(1000.0), "prompts_revisited": arm.revisited,
         })
     };

@@ -40,6 +40,8 @@ pub struct Arm {
     pub revisited: usize,
     /// Whether it chose the optimizer steps of an update.
     pub steered: bool,
+    /// The share of what it trained on that it had trained on before.
+    pub replayed: f64,
 }
 
 impl Arm {
@@ -78,6 +80,7 @@ impl Arm {
             modelled,
             revisited: tally.revisited.len(),
             steered: tally.steered,
+            replayed: tally.replayed as f64 / tally.trained.max(1) as f64,
         })
     }
 
@@ -107,9 +110,21 @@ impl Arm {
         effective * paid(&self.lessons, Unit::Rollouts, |_| 1) / all.max(1) as f64
     }
 
-    /// Returns whether much of it rests on rollouts that the log does not have.
-    pub fn is_modelled(&self) -> bool {
-        self.modelled > MODELLED
+    /// Returns the share of its rollouts that the log does not have, if that is large.
+    pub fn much_modelled(&self) -> Option<f64> {
+        Some(self.modelled).filter(|share| *share > MODELLED)
+    }
+
+    /// Returns the share of what it trained on that it had trained on before, if there is any.
+    pub fn any_replayed(&self) -> Option<f64> {
+        Some(self.replayed).filter(|share| *share > 0.0)
+    }
+
+    /// Returns the signs behind its name, for what its numbers rest on.
+    pub fn marks(&self) -> String {
+        let [modelled, replayed] = [(self.much_modelled(), "*"), (self.any_replayed(), "†")]
+            .map(|(share, mark)| share.map_or("", |_| mark));
+        format!("{modelled}{replayed}")
     }
 }
 

@@ -70,18 +70,20 @@ fn compared(ratio: Estimate) -> Cell {
     finding(ratio).map_or(Cell::Ratio(ratio), |words| Cell::Number(ratio.value, words))
 }
 
-/// Says which policies rest on rollouts that the log does not have.
+/// Says which policies rest on rollouts that the log does not have, and which on lessons that count twice.
 fn marked(forecast: &Forecast) -> String {
-    // Rounded as on the screen.
-    let marked = |policy: &Policy| Some(format!("{} {:.0}\u{a0}%", policy.name, 100.0 * policy.modelled?));
-    let all: Vec<String> = forecast.policies.iter().filter_map(marked).collect();
-    if all.is_empty() {
-        return String::new();
-    }
-    format!(
-        "* So much of the policy's rollouts is from a fitted model, as the log has too few of each prompt: {}.",
-        all.join(", ")
-    )
+    let marked = |words: &str, share: fn(&Policy) -> Option<f64>| {
+        // Rounded as on the screen.
+        let one = |policy: &Policy| Some(format!("{} {:.0}\u{a0}%", policy.name, 100.0 * share(policy)?));
+        let all: Vec<String> = forecast.policies.iter().filter_map(one).collect();
+        (!all.is_empty()).then(|| format!("{words}: {}.", all.join(", ")))
+    };
+    let modelled =
+        "* So much of the policy's rollouts is from a fitted model, as the log has too few of each prompt";
+    let replayed = "† So much of what the policy trains on it has trained on before. It counts as much again, so the policy may \
+                    save less than the table says";
+    let notes = [marked(modelled, |policy| policy.modelled), marked(replayed, |policy| policy.replayed)];
+    notes.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the settings.

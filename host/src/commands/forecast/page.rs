@@ -45,7 +45,8 @@ pub(super) fn of(
             fewer: UNITS.map(fewer),
             than_best: than_best.map(|(_, best)| ratio(arm, best, Unit::Rollouts)),
             effective: arm.rollouts_for(1000.0),
-            modelled: arm.is_modelled().then_some(arm.modelled),
+            modelled: arm.much_modelled(),
+            replayed: arm.any_replayed(),
         }
     };
     let policies = ranked.iter().map(policy).collect();
