@@ -214,6 +214,26 @@ levels = [{ digits = 1, count = 20 }, { digits = 3 }]
         "no_arm",
         scratch.allot(&["bank", "report/rollouts.parquet", "--where", "arm=dapo"])
     );
+
+    // A trainer's run has a record and no table: it is as good a bank.
+    std::fs::rename(scratch.path().join("run/rollouts"), scratch.path().join("table")).unwrap();
+    let mut of_record = told(&["bank", "run", "--out", "d.parquet"]);
+    let (mut expected, left) = (of_run.clone(), json!({}));
+    (expected["left_out"], expected["layouts"]) = (left, json!(["a run's record"]));
+    assert_eq!(of_record, expected);
+    of_record = told(&["bank", "run/record.jsonl", "--versions", "1..2", "--out", "d.parquet"]);
+    assert_eq!(
+        (&of_record["rollouts"], &of_record["left_out"]),
+        (&json!(32), &json!({"of other versions": 16}))
+    );
+    for (args, words) in [
+        (&["run", "a.parquet"][..], "`a.parquet` is not a run's record, as other logs are"),
+        (&["run", "--where", "arm=x"], "--where is for files with columns; a run's record has none"),
+        (&["run", "--versions", "7..9"], "none of its 48 rollouts is of a version that was asked for"),
+    ] {
+        let said = scratch.allot(&[&["bank"], args].concat());
+        assert!(said.contains(words), "{said}");
+    }
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Logs of rollouts as a command is given them: files, and what their columns mean.
 
+mod record;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
-use allot_bank::{Asked, Bank, Field, Told, is_dump, read};
+use allot_bank::{Asked, Bank, Field, Row, Told, is_dump, read};
 use allot_base::{Error, Result, count, did_you_mean, find};
 use allot_outputs::rollouts::parts;
-use allot_record::{Line, Reader};
 use allot_tasks::dataset::Format;
 use clap::Args;
 
@@ -89,11 +90,43 @@ impl Logs {
     pub fn read(&self, files: &[PathBuf], screen: &mut Screen<'_>) -> Result<(Bank, Told)> {
         let asked = asked(self)?;
         screen.draw(format_args!("reading {}", count(files.len() as u64, "file")));
-        let (rows, mut told) = read(files, &asked)?;
+        let (rows, mut told) = if files.iter().any(|file| record::is_record(file)) {
+            self.recorded(files)?
+        } else {
+            read(files, &asked)?
+        };
         let mut bank = Bank::of(rows);
         self.lengths(files, &mut bank, &mut told);
         screen.draw("");
         Ok((bank, told))
+    }
+
+    /// Reads the rollouts of records, of runs that have no tables of them.
+    fn recorded(&self, files: &[PathBuf]) -> Result<(Vec<Row>, Told)> {
+        if let Some(other) = files.iter().find(|file| !record::is_record(file)) {
+            let what = format!("`{}` is not a run's record, as other logs are", shown::path(other));
+            return Err(Error::new(what).hint("give records alone, or leave them out"));
+        }
+        for (typed, option) in [(&self.columns, "--column"), (&self.only, "--where")] {
+            if !typed.is_empty() {
+                let what = format!("{option} is for files with columns; a run's record has none");
+                return Err(Error::new(what).hint(format!("leave {option} out")));
+            }
+        }
+        let (mut rows, mut told) = (Vec::new(), Told::default());
+        for file in files {
+            record::read(file, self.versions.as_ref(), &mut rows, &mut told)?;
+        }
+        if rows.is_empty() {
+            let error = Error::new(format!("`{}` has no usable rollouts", shown::path(&files[0])));
+            return Err(match told.rows {
+                0 => error.hint("the run sampled nothing yet"),
+                n => error.hint(format!(
+                    "none of its {n} rollouts is of a version that was asked for and has a reward"
+                )),
+            });
+        }
+        Ok((rows, told))
     }
 
     /// Adds lengths of prompts that the files do not have: those of a run's record, and the one that was given.
@@ -101,9 +134,9 @@ impl Logs {
         let unknown = bank.prompts.iter().any(|prompt| prompt.tokens.is_none());
         if let ([place], true) = (&self.files[..], unknown)
             && files.iter().all(|file| file.parent() == Some(&place.join("rollouts")))
-            && place.join("record.jsonl").exists()
+            && place.join(record::NAME).exists()
         {
-            let known = recorded(place).unwrap_or_else(|error| {
+            let known = record::lengths(place).unwrap_or_else(|error| {
                 told.unread_record = Some(error.what);
                 HashMap::new()
             });
@@ -126,18 +159,6 @@ pub fn spared(files: &[PathBuf], out: &Path, option: &str) -> Result<()> {
         let what = format!("`{}` would be overwritten while it is read", shown::path(file));
         Err(Error::new(what).hint(format!("name another file with {option}")))
     })
-}
-
-/// Returns the lengths of a run's prompts, by number: those that were on offer to its policy.
-fn recorded(run: &Path) -> Result<HashMap<u32, u32>> {
-    let mut known = HashMap::new();
-    let (reader, _) = Reader::open(run)?;
-    for line in reader {
-        if let Line::Call(call) = line? {
-            known.extend(call.offered.iter().map(|prompt| (prompt.id.0, prompt.tokens)));
-        }
-    }
-    Ok(known)
 }
 
 /// Returns the checked options.
@@ -202,6 +223,10 @@ fn below(place: &Path) -> Result<Vec<PathBuf>> {
     }
     let of_run = place.join("rollouts");
     let mut files = if of_run.is_dir() { parts(&of_run)? } else { Vec::new() };
+    let record = place.join(record::NAME);
+    if files.is_empty() && record.exists() {
+        return Ok(vec![record]);
+    }
     if files.is_empty() {
         let mut dumps = Vec::new();
         let unread = |e: std::io::Error| Error::file("read", place, &e);
