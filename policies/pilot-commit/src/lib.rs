@@ -140,12 +140,20 @@ impl Policy for PilotCommit {
             state.committed.clear();
             state.fresh.clear();
         }
+        // By prompt, or time would grow with the square of the groups.
+        let mut groups: Vec<&Group> = view.groups.iter().collect();
+        groups.sort_unstable_by_key(|g| g.prompt);
         // A commit of which nothing came is a survivor again; of which a part came, done.
-        state.committed.retain(|(p, pilots)| view.group(*p).is_some_and(|g| g.len() > *pilots as usize));
-        let tried = |g: &&Group| state.committed.iter().all(|(p, _)| *p != g.prompt);
-        let survivors: Vec<&Group> =
-            view.groups.iter().filter(tried).filter(|g| settings.passes(g.pass_rate())).collect();
-        let fresh: Vec<&Group> = view.groups.iter().filter(|g| state.fresh.contains(&g.prompt)).collect();
+        state.committed.retain(|(p, pilots)| of(&groups, *p).is_some_and(|g| g.len() > *pilots as usize));
+        let [mut committed, mut tried]: [Vec<PromptId>; 2] =
+            [state.committed.iter().map(|(p, _)| *p).collect(), state.fresh.clone()];
+        committed.sort_unstable();
+        tried.sort_unstable();
+        let survives =
+            |g: &&Group| committed.binary_search(&g.prompt).is_err() && settings.passes(g.pass_rate());
+        let survivors: Vec<&Group> = view.groups.iter().filter(survives).collect();
+        let fresh: Vec<&Group> =
+            view.groups.iter().filter(|g| tried.binary_search(&g.prompt).is_ok()).collect();
         // The budget may have cut the last one's pilots short: too few to evict it for good.
         let whole = fresh.len() - usize::from(fresh.last().is_some_and(|g| g.len() < pilot));
         let solved = fresh[..whole].iter().filter(|g| g.pass_rate() >= settings.evict_at);
@@ -154,7 +162,7 @@ impl Policy for PilotCommit {
         let over = settings.epoch_over(run, state, view);
         let full = state.committed.len() >= run.groups as usize;
         if full || !view.budget.open() {
-            let plan = settings.train(run, state, view, &survivors, over.is_none(), &mut chance);
+            let plan = settings.train(run, state, &groups, &survivors, over.is_none(), &mut chance);
             return Ok(plan.skip(over.unwrap_or_default()).evict(evict));
         }
         if let Some(rest) = over {
@@ -168,7 +176,7 @@ impl Policy for PilotCommit {
         let size = gpu_cut(size, offered.len() * pilot, settings.commit as usize, settings.ranks as usize);
         let chosen = choose(settings.sampling, &survivors, size, &mut chance);
         if offered.is_empty() && chosen.is_empty() {
-            let plan = settings.train(run, state, view, &survivors, true, &mut chance);
+            let plan = settings.train(run, state, &groups, &survivors, true, &mut chance);
             return Ok(plan.evict(evict));
         }
         let pilots = offered.iter().map(|p| Request::new(*p, settings.pilot));
@@ -221,12 +229,12 @@ impl PilotCommitSettings {
         &self,
         run: &Run,
         state: &PilotCommitState,
-        view: &View,
+        groups: &[&Group],
         survivors: &[&Group],
         holds: bool,
         chance: &mut Chance,
     ) -> Plan {
-        let committed = state.committed.iter().filter_map(|(p, pilots)| Some((view.group(*p)?, *pilots)));
+        let committed = state.committed.iter().filter_map(|(p, pilots)| Some((of(groups, *p)?, *pilots)));
         let mut picks: Vec<Pick> =
             committed.take(run.groups as usize).map(|(g, pilots)| self.pick(g, pilots, chance)).collect();
         // Nothing committed and nothing left to sample: pilots are better than no update.
@@ -260,6 +268,11 @@ impl PilotCommitSettings {
         let rest: Vec<PromptId> = view.pool.iter().filter(|p| p.epoch <= state.epoch).map(|p| p.id).collect();
         (rest.len() < self.prompts(run) as usize).then_some(rest)
     }
+}
+
+/// A prompt's group, of groups in the order of prompts.
+fn of<'a>(groups: &[&'a Group], prompt: PromptId) -> Option<&'a Group> {
+    groups.binary_search_by_key(&prompt, |g| g.prompt).ok().map(|i| groups[i])
 }
 
 /// `size` of the survivors, in order of choice. All of them, as they stand, if there are no more.
