@@ -226,8 +226,18 @@ levels = [{ digits = 1, count = 20 }, { digits = 3 }]
         (&of_record["rollouts"], &of_record["left_out"]),
         (&json!(32), &json!({"of other versions": 16}))
     );
+    // A record is known by how it begins, whatever its name. Runs on other data don't go together.
+    let text = scratch.read("run/record.jsonl");
+    let (head, rest) = text.split_once('\n').unwrap();
+    let hash = serde_json::from_str::<Value>(head).unwrap()["training"]["problems"]["sha256"].clone();
+    scratch.write("other.jsonl", head.replace(hash.as_str().unwrap(), &"0".repeat(64)) + "\n" + rest);
+    assert_eq!(told(&["bank", "other.jsonl", "--out", "d.parquet"])["rollouts"], json!(48));
+    std::fs::create_dir(scratch.path().join("own")).unwrap();
+    scratch.write("own/record.jsonl", "{\"id\": 1, \"reward\": 1}\n");
+    assert!(scratch.allot(&["bank", "own"]).contains("read as: columns by name"));
     for (args, words) in [
-        (&["run", "a.parquet"][..], "`a.parquet` is not a run's record, as other logs are"),
+        (&["run", "other.jsonl"][..], "are of runs on other data"),
+        (&["run", "a.parquet"][..], "`a.parquet` is not a run's record, as another file is"),
         (&["run", "--where", "arm=x"], "--where is for files with columns; a run's record has none"),
         (&["run", "--versions", "7..9"], "none of its 48 rollouts is of a version that was asked for"),
     ] {

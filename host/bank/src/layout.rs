@@ -88,6 +88,9 @@ struct Layout {
 /// The layout of episodes with traces.
 pub(super) const EPISODES: &str = "episodes of verifiers";
 
+/// The layout of means over a task's rollouts.
+pub(super) const PROFILE: &str = "NeMo Gym's profile";
+
 /// The known layouts, most specific first; the last one always matches.
 const LAYOUTS: [Layout; 10] = [
     Layout {
@@ -184,7 +187,7 @@ const LAYOUTS: [Layout; 10] = [
     Layout {
         // `*_reward_profiling.jsonl` of NeMo Gym, with means over a task's rollouts: `profile_from_data` of
         // nemo_gym/reward_profile.py. It does not say how many rollouts there were.
-        name: "NeMo Gym's profile",
+        name: PROFILE,
         marks: &["mean/reward", "sample"],
         fields: &[
             (Field::Prompt, &["sample.responses_create_params.input", "sample"]),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::cell::{cell, characters, name, number, verdict, whole};
 use crate::dump::{self, is_dump};
-use crate::layout::{Columns, EPISODES, Field};
+use crate::layout::{Columns, EPISODES, Field, PROFILE};
 use crate::row::{Left, Row};
 use crate::traces;
 
@@ -231,7 +231,8 @@ impl Reading<'_> {
             },
         };
         // Where a row is several rollouts, lengths are means.
-        let length = |field: Field| match first(field).filter(|_| columns.has(Field::PassRate)).map(number) {
+        let is_mean = columns.layout == PROFILE || columns.has(Field::PassRate);
+        let length = |field: Field| match first(field).filter(|_| is_mean).map(number) {
             Some(Some(mean)) if (0.0..=f64::from(u32::MAX)).contains(&mean) => Ok(Some(mean.round() as u32)),
             _ => counted(field),
         };

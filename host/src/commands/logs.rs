@@ -21,11 +21,11 @@ const RIGHT: f64 = 0.5;
 /// Logs of rollouts.
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV, slime's .pt), or folders: a run's, a comparison's, or one of such files
+    /// Files of rollouts (parquet, Arrow, JSON lines, JSON, CSV, TSV, slime's .pt), records of runs, or folders: a run's, a comparison's, or one of such files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The column that has the `prompt`, `reward`, `correct`, `tokens`, `truncated`, `version`, `prompt_tokens` or `text`
-    /// of a rollout, as NAME=COLUMN; rewards of several columns are added up, as in reward=right+form
+    /// of a rollout, or the `pass_rate` and number of `rollouts` of a prompt, as NAME=COLUMN; rewards of several columns are added up, as in reward=right+form
     #[arg(long = "column", value_name = "NAME=COLUMN")]
     columns: Vec<String>,
     /// Keep only rows with this value in a column, as in arm=uniform; repeatable
@@ -104,7 +104,7 @@ impl Logs {
     /// Reads the rollouts of records, of runs that have no tables of them.
     fn recorded(&self, files: &[PathBuf]) -> Result<(Vec<Row>, Told)> {
         if let Some(other) = files.iter().find(|file| !record::is_record(file)) {
-            let what = format!("`{}` is not a run's record, as other logs are", shown::path(other));
+            let what = format!("`{}` is not a run's record, as another file is", shown::path(other));
             return Err(Error::new(what).hint("give records alone, or leave them out"));
         }
         for (typed, option) in [(&self.columns, "--column"), (&self.only, "--where")] {
@@ -114,8 +114,17 @@ impl Logs {
             }
         }
         let (mut rows, mut told) = (Vec::new(), Told::default());
+        let mut first = None;
         for file in files {
-            record::read(file, self.versions.as_ref(), &mut rows, &mut told)?;
+            let head = record::read(file, self.versions.as_ref(), &mut rows, &mut told)?;
+            let data = record::data(&head);
+            if first.get_or_insert_with(|| data.clone()) != &data {
+                let [one, other] = [&files[0], file].map(|file| shown::path(file));
+                let what = format!("`{one}` and `{other}` are of runs on other data");
+                return Err(Error::new(what).hint(
+                    "prompts go by their numbers in a record: give records of the same data together",
+                ));
+            }
         }
         if rows.is_empty() {
             let error = Error::new(format!("`{}` has no usable rollouts", shown::path(&files[0])));
@@ -224,7 +233,7 @@ fn below(place: &Path) -> Result<Vec<PathBuf>> {
     let of_run = place.join("rollouts");
     let mut files = if of_run.is_dir() { parts(&of_run)? } else { Vec::new() };
     let record = place.join(record::NAME);
-    if files.is_empty() && record.exists() {
+    if files.is_empty() && record::is_record(&record) {
         return Ok(vec![record]);
     }
     if files.is_empty() {

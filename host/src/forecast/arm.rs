@@ -16,6 +16,9 @@ use crate::simulation::SimulatedRun;
 /// The share of modelled rollouts from which a forecast is marked.
 const MODELLED: f64 = 0.2;
 
+/// The share of rollouts trained on again from which a forecast is marked.
+const REPLAYED: f64 = 0.01;
+
 /// The fewest prompts of an interval.
 const FEWEST: usize = 20;
 
@@ -115,9 +118,9 @@ impl Arm {
         Some(self.modelled).filter(|share| *share > MODELLED)
     }
 
-    /// Returns the share of what it trained on that it had trained on before, if there is any.
+    /// Returns the share of what it trained on that it had trained on before, if it is a percent or more.
     pub fn any_replayed(&self) -> Option<f64> {
-        Some(self.replayed).filter(|share| *share > 0.0)
+        Some(self.replayed).filter(|share| *share >= REPLAYED)
     }
 
     /// Returns the signs behind its name, for what its numbers rest on.

@@ -115,7 +115,7 @@ impl ProspectSettings {
     /// Prompts to sample, and those passed over on the way.
     fn choose(&self, state: &ProspectState, view: &View, count: usize) -> (Vec<PromptId>, Vec<PromptId>) {
         let mut chance = Chance::new(view.seed);
-        let best = (0..KINDS).map(|kind| spread(state.value(kind))).fold(f64::MIN_POSITIVE, f64::max);
+        let best = (0..KINDS).map(|kind| state.spread(kind)).fold(f64::MIN_POSITIVE, f64::max);
         let (mut chosen, mut passed) = (Vec::new(), Vec::new());
         for prompt in &view.pool {
             if chosen.len() == count {
@@ -123,7 +123,7 @@ impl ProspectSettings {
             }
             let sampled = prompt.past.as_ref().filter(|_| self.memory).is_none_or(|past| {
                 let kind = kind(past.total_rollouts, past.total_correct, past.correct);
-                chance.unit() < (spread(state.value(kind)) / best).max(self.explore)
+                chance.unit() < (state.spread(kind) / best).max(self.explore)
             });
             if sampled { &mut chosen } else { &mut passed }.push(prompt.id);
         }
@@ -160,17 +160,36 @@ impl ProspectState {
         rewards / rollouts
     }
 
+    /// The variance of an outcome of prompts with such a past, in parts of the way between two outcomes.
+    fn spread(&self, kind: usize) -> f64 {
+        let (low, high) = self.outcomes().unwrap_or((0.0, 1.0));
+        let share = (self.value(kind) - low) / (high - low);
+        (share * (1.0 - share)).max(0.0)
+    }
+
     /// Takes note of a reward. Before the first one, half of the way between two outcomes is expected, in one rollout: soon
-    /// outweighed.
+    /// outweighed. Which two they are may be known only when the second comes: what is left of that rollout then moves.
     fn see(&mut self, reward: f64) {
-        let first = self.seen.is_empty();
-        if self.seen.len() < 3 && !self.seen.contains(&reward) {
-            self.seen.push(reward);
-            self.seen.sort_by(f64::total_cmp);
+        if self.seen.len() >= 3 || self.seen.contains(&reward) {
+            return;
         }
-        if let Some((low, high)) = self.outcomes().filter(|_| first) {
-            self.kinds.fill((low.midpoint(high), 1.0));
+        let before = self.middle();
+        let only = if let [only] = *self.seen.as_slice() { Some(only) } else { None };
+        self.seen.push(reward);
+        self.seen.sort_by(f64::total_cmp);
+        let moved = self.middle() - before;
+        if moved == 0.0 || self.seen.len() > 2 {
+            return;
         }
+        for (rewards, rollouts) in &mut self.kinds {
+            // All others had one reward.
+            let left = only.map_or(1.0, |only| (*rewards - only * *rollouts) / (before - only));
+            *rewards += if left.is_finite() { left * moved } else { 0.0 };
+        }
+    }
+
+    fn middle(&self) -> f64 {
+        self.outcomes().map_or(0.5, |(low, high)| low.midpoint(high))
     }
 
     /// The two outcomes that rewards tell apart. One that was seen alone has the usual other one.
@@ -198,11 +217,6 @@ fn kind(rollouts: u32, correct: u32, last: u32) -> usize {
         _ => 2,
     };
     10 + 5 * usize::from(last > 0) + share
-}
-
-/// The variance of an outcome.
-fn spread(value: f64) -> f64 {
-    (value * (1.0 - value)).max(0.0)
 }
 
 /// The share below which an outcome is learned from alone. Nothing is computed in a simulation: there, learning
@@ -310,7 +324,8 @@ mod tests {
     #[test]
     fn two_rewards_of_any_size_are_two_outcomes() {
         let run = run_with::<Prospect>(&[]);
-        for (wrong, right) in [(-1.0, 1.0), (0.0, 10.0), (-0.5, 0.25)] {
+        let mut shares: Vec<f64> = Vec::new();
+        for (wrong, right) in [(0.0, 1.0), (-1.0, 1.0), (0.0, 10.0), (10.0, 0.0), (-0.5, 0.25)] {
             let rounds = [vec![wrong; 60], vec![wrong, right], vec![right; 900], vec![wrong, right]];
             let mut state = begin::<Prospect>(&run).unwrap();
             let mut batches = Vec::new();
@@ -330,7 +345,13 @@ mod tests {
             };
             assert_eq!(all(&batches[1]), [(1, Advantage::Given(vec![apart]))], "the right one is rare");
             assert_eq!(all(&batches[3]), [(0, Advantage::Given(vec![-apart]))], "the wrong one is rare");
+            let state = ProspectState::load(&state).unwrap();
+            let share = (state.value(NONE) - f64::from(wrong)) / f64::from(apart);
+            shares.push(share);
+            assert!((state.spread(NONE) - share * (1.0 - share)).abs() < 1e-9);
         }
+        let same = |share: &f64| (share - shares[0]).abs() < 1e-9;
+        assert!(shares.iter().all(same), "the same as with 0 and 1: {shares:?}");
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! What a run's record tells a bank: its rollouts, and the lengths of its prompts.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use allot_allocation::shown;
 use allot_bank::{Left, Row, Told};
 use allot_base::{Error, Result};
-use allot_record::{Line, Reader, Sampled};
+use allot_record::{Head, Line, Reader, Sampled};
 
 /// The file's name in a run's folder.
 pub(super) const NAME: &str = "record.jsonl";
 
+/// How a record begins.
+const HEAD: &[u8] = b"{\"kind\":\"head\"";
+
 /// Returns whether a file is a run's record.
 pub(super) fn is_record(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| name == NAME)
+    let mut start = [0; HEAD.len()];
+    File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == HEAD
 }
 
 /// Returns the lengths of a run's prompts, in tokens, by number: those that were on offer to its policy.
@@ -36,10 +42,10 @@ pub(super) fn read(
     versions: Option<&RangeInclusive<u32>>,
     rows: &mut Vec<Row>,
     told: &mut Told,
-) -> Result<()> {
-    told.layouts.push("a run's record");
+) -> Result<Head> {
     let (mut known, mut version) = (HashMap::new(), 0);
-    let (mut reader, _) = Reader::open(record)?;
+    let (mut reader, head) = Reader::open(record)?;
+    told.layouts.push(if head.world.is_some() { "a simulation's record" } else { "a run's record" });
     while let Some(line) = reader.next() {
         match line? {
             Line::Call(call) => {
@@ -59,22 +65,35 @@ pub(super) fn read(
                     })?;
                     let wanted = versions.is_none_or(|wanted| wanted.contains(&version));
                     told.rows += all.len() as u64 + u64::from(sampled.unscorable);
-                    for (left, n) in [
-                        (Left::Version, if wanted { 0 } else { all.len() as u64 }),
-                        (Left::Unscored, sampled.unscorable.into()),
-                    ] {
-                        if n > 0 {
-                            *told.left.entry(left).or_default() += n;
+                    let mut leave = |why, rollouts: u64| {
+                        if rollouts > 0 {
+                            *told.left.entry(why).or_default() += rollouts;
                         }
+                    };
+                    leave(Left::Unscored, sampled.unscorable.into());
+                    if !wanted {
+                        leave(Left::Version, all.len() as u64);
+                        continue;
                     }
-                    rows.extend(all.into_iter().filter(|_| wanted));
+                    let before = rows.len();
+                    // A number that is too large for a reward was none.
+                    let all_told = all.len();
+                    rows.extend(all.into_iter().filter(|row| row.reward.is_finite()));
+                    leave(Left::Unscored, (all_told - (rows.len() - before)) as u64);
                 }
             }
             Line::Step(step) => version += u32::from(step.updated),
             _ => {}
         }
     }
-    Ok(())
+    Ok(head)
+}
+
+/// Returns what tells the data of one run from those of another: the number of prompts, and their hash or that of their lengths, where
+/// the record has it.
+pub(super) fn data(head: &Head) -> (u32, Option<String>) {
+    let of_problems = head.training.as_ref().and_then(|training| training["problems"]["sha256"].as_str());
+    (head.run.prompts, of_problems.map(str::to_owned).or_else(|| head.lengths.clone()))
 }
 
 /// Returns the rollouts of a prompt, or `None` if their lists are of different lengths.
