@@ -6,24 +6,34 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
 
+#[path = "campaign/bases.rs"]
+mod bases;
 #[path = "campaign/by_hand.rs"]
 mod by_hand;
 #[path = "campaign/chance.rs"]
 mod chance;
+#[path = "campaign/environment.rs"]
+mod environment;
 #[path = "../host/xtask/src/files.rs"]
 mod files;
 #[path = "campaign/guests.rs"]
 mod guests;
+#[path = "campaign/jinja.rs"]
+mod jinja;
 #[allow(dead_code, reason = "a campaign uses a part of it")]
 #[path = "http/server.rs"]
 mod judge;
 #[path = "campaign/kills.rs"]
 mod kills;
+#[path = "campaign/logs.rs"]
+mod logs;
 mod loopback;
 #[path = "campaign/mangled.rs"]
 mod mangled;
 #[path = "campaign/memory.rs"]
 mod memory;
+#[path = "campaign/outputs.rs"]
+mod outputs;
 #[path = "campaign/places.rs"]
 mod places;
 #[path = "campaign/plans.rs"]
@@ -123,7 +133,9 @@ fn classes() -> Vec<Box<dyn Class>> {
     classes.push(Box::new(plans::Plans));
     classes.push(Box::new(guests::Guests::default()));
     classes.push(Box::new(servers::Liars::default()));
+    classes.push(Box::new(bases::Bases));
     classes.extend(readers::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
+    classes.extend(outputs::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
     classes.extend(mangled::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
     classes
 }

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::runs;
 
+/// Memory that a process may come to have over a file of at most some megabytes, in KiB.
+pub const MOST_MEMORY: u64 = 2 << 20;
+
 /// When the file at hand was begun, in milliseconds of this process; 0 while there is none.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
