@@ -172,7 +172,10 @@ fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
             place.folder = folder.join("case");
             let _ = std::fs::remove_dir_all(&place.folder);
             made(&place.folder)?;
-            match class.case(&place, &mut Chance::of(asked.seed, name, number))? {
+            let began = Instant::now();
+            let outcome = class.case(&place, &mut Chance::of(asked.seed, name, number))?;
+            tally.took(name, asked.seed, (began.elapsed().as_secs_f64(), number));
+            match outcome {
                 Outcome::Kept(kind) => tally.add(name, asked.seed, &[(kind, 1)].into())?,
                 Outcome::Many(kinds) => tally.add(name, asked.seed, &kinds)?,
                 Outcome::Broken(what) => {
