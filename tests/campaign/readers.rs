@@ -21,7 +21,7 @@ use candle_core::Device;
 use serde_json::{Map, Value, json};
 
 use crate::files::{copy, made, write};
-use crate::watch::{MOST_MEMORY, Watched, memory, watch};
+use crate::watch::{LONGEST, MOST_MEMORY, Watched, memory, watch};
 use crate::{Chance, Class, Outcome, Place, jinja, logs, mangled, runs};
 
 /// Files of one case: the folder of a case is made once for all of them.
@@ -148,7 +148,7 @@ pub fn judged(
     let took = began.end();
     let kind = match read {
         Read::Broken(broken) => return Some(broken),
-        _ if took > runs::LONGEST => return Some(format!("it took {took:?}")),
+        _ if took > LONGEST => return Some(format!("it took {took:?}")),
         _ if memory() > MOST_MEMORY => return Some(format!("this process came to {} KiB", memory())),
         Read::Refused(words) if !files.iter().any(|file| names(&words, file)) => {
             return Some(format!("the error does not name its file: {words}"));

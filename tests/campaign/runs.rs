@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 
 use allot_base::{Error, Result};
 
-use crate::watch::{MOST_MEMORY, memory_of};
-
-/// No case may take longer.
-pub const LONGEST: Duration = Duration::from_mins(1);
+use crate::watch::{LONGEST, MOST_MEMORY, memory_of};
 
 /// How a process ended, and what it said.
 pub struct Ended {

@@ -124,6 +124,38 @@ impl Stand {
     }
 }
 
+impl Stand {
+    /// The config of a run with another server of the kind.
+    fn config_with(&self, server: &Server) -> String {
+        match (server, &self.server) {
+            (Server::Sampler(new), Server::Sampler(old)) => {
+                let path = |server: &sampler::Server| server.weights.path().display().to_string();
+                self.config.replace(&path(old), &path(new))
+            }
+            (Server::Environment(new), Server::Environment(old)) => {
+                self.config.replace(&old.command, &new.command)
+            }
+            _ => self.config.clone(),
+        }
+    }
+
+    /// An environment lies itself; for the others, what stands before them does.
+    fn lie(&self, server: &Server, lies: Chance, one_in: usize) {
+        match server {
+            Server::Environment(server) => server.lie(lies, one_in),
+            _ => self.proxy.lie(lies, one_in),
+        }
+    }
+
+    /// It says what is so from now on. How often it did not.
+    fn be_honest(&self, server: &Server) -> u64 {
+        match server {
+            Server::Environment(server) => server.be_honest(),
+            _ => self.proxy.be_honest(),
+        }
+    }
+}
+
 /// Runs with a server that are ended at any moment, the server too.
 #[derive(Default)]
 pub struct Servers(Vec<Stand>);
@@ -168,28 +200,12 @@ impl Class for Liars {
         let stand = chance.of_these(&self.0);
         // What it believes of a lie is in no other case.
         let server = Server::start(stand.kind);
-        let config = match (&server, &stand.server) {
-            (Server::Sampler(new), Server::Sampler(old)) => {
-                let path = |server: &sampler::Server| server.weights.path().display().to_string();
-                stand.config.replace(&path(old), &path(new))
-            }
-            (Server::Environment(new), Server::Environment(old)) => {
-                stand.config.replace(&old.command, &new.command)
-            }
-            _ => stand.config.clone(),
-        };
+        let config = stand.config_with(&server);
         crate::files::write(&at.folder.join("run.toml"), config)?;
         stand.proxy.stand_before(server.url());
-        let (lies, one_in) = (Chance(chance.next()), *chance.of_these(&[3, 10, 40]));
-        match &server {
-            Server::Environment(server) => server.lie(lies, one_in),
-            _ => stand.proxy.lie(lies, one_in),
-        }
+        stand.lie(&server, Chance(chance.next()), *chance.of_these(&[3, 10, 40]));
         let ended = runs::run(at.program, &at.folder, &["train", "run.toml", "--out", "out"])?;
-        let lied = match &server {
-            Server::Environment(server) => server.be_honest(),
-            _ => stand.proxy.be_honest(),
-        };
+        let lied = stand.be_honest(&server);
         let told = format!("{}, {lied} lies: ", stand.name);
         crate::files::write(&at.folder.join("said.txt"), &ended.said)?;
         if let Some(fault) = ended.fault() {
@@ -217,8 +233,9 @@ impl Class for Liars {
                 return Ok(kept("refused before a first checkpoint"));
             }
             // It was lied to about who judges when it began, and holds to what it was told.
-            if resumed.said.contains("is from a run with another grader") {
-                return Ok(kept("refused, as the grader was another at the start"));
+            let others = ["grader", "environment"].map(|one| format!("is from a run with another {one}"));
+            if others.iter().any(|other| resumed.said.contains(other)) {
+                return Ok(kept("refused, as the other side was another at the start"));
             }
             if resumed.code != Some(0) {
                 let what = format!("{told}after `{}` it does not go on: {}", ended.said, resumed.said);

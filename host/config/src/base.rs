@@ -218,7 +218,10 @@ mod tests {
         assert!(folder.contains("the base `sub` cannot be used: it is a folder"), "{folder}");
         let long = format!("# {}\n", "x".repeat(1 << 20));
         let long = told(&[("run.toml", "base = 'b.toml'\n"), ("b.toml", &long)]);
-        assert!(long.contains("`run.toml` line 1") && long.contains("`b.toml` is too long for a config"), "{long}");
+        assert!(
+            long.contains("`run.toml` line 1") && long.contains("`b.toml` is too long for a config"),
+            "{long}"
+        );
     }
 
     #[test]
