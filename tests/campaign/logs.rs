@@ -21,7 +21,8 @@ const STEPS: u32 = 2;
 pub fn make(folder: &Path) -> Result<()> {
     let write = |name: &str, text: String| write(&folder.join(name), text);
     for (name, row) in LAYOUTS {
-        write(name, rows().map(|(step, prompt, i)| format!("{}\n", row(step, prompt, i))).collect())?;
+        let lines: Vec<String> = rows().map(|(step, prompt, i)| row(step, prompt, i).to_string()).collect();
+        write(name, lines.join("\n") + "\n")?;
     }
     let mut table = "question,score,n_tokens,step\n".to_owned();
     for (step, prompt, i) in rows() {

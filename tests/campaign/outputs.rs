@@ -32,6 +32,10 @@ struct Input {
     is_whole: bool,
 }
 
+/// What a case writes beside it.
+const PRINTED: &str = "printed.txt";
+const SAID: &str = "said.txt";
+
 /// What was in the file before.
 const BEFORE: &str = "as it was before\n";
 
@@ -74,9 +78,9 @@ impl Class for Outputs {
             remove_hidden(&at.folder)?;
         }
         let before = std::fs::read(&path).ok();
-        let printed = at.folder.join("printed.txt");
+        let printed = at.folder.join(PRINTED);
         let ended = runs::run_into(at.program, &at.folder, &words, &printed)?;
-        write(&at.folder.join("said.txt"), &ended.said)?;
+        write(&at.folder.join(SAID), &ended.said)?;
         if let Some(fault) = ended.fault_of_mangled() {
             return broken(fault);
         }
@@ -95,7 +99,7 @@ impl Class for Outputs {
         }
         let left: Vec<String> = self::names(&at.folder)?
             .into_iter()
-            .filter(|name| !names.contains(name) && *name != out && !name.ends_with(".txt"))
+            .filter(|name| !names.contains(name) && ![&out, PRINTED, SAID].contains(&name.as_str()))
             .collect();
         if !left.is_empty() {
             return broken(format!("it left {}", left.join(", ")));
