@@ -254,10 +254,10 @@ fn request(
                 mangled::mangle_bytes(&mut changed, &mut chance);
                 bytes = Some(changed);
             }
-            5 => chance.of_these(&["", "EMPTY", "\u{e9}"]).clone_into(&mut key),
+            5 => (*chance.of_these(&["", "EMPTY", "\u{e9}"])).clone_into(&mut key),
             6 => {
                 let heads = ["GET /v1/models HTTP/1.1", "POST / HTTP/1.1", "\0\r\n", "PUT"];
-                chance.of_these(&heads).clone_into(&mut head);
+                (*chance.of_these(&heads)).clone_into(&mut head);
             }
             7 => length = *chance.of_these(&[-3, 5, 1 << 40]),
             // It goes before it has heard anything.
