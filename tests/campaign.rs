@@ -6,24 +6,34 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, missing_docs)]
 
+#[path = "campaign/bases.rs"]
+mod bases;
 #[path = "campaign/by_hand.rs"]
 mod by_hand;
 #[path = "campaign/chance.rs"]
 mod chance;
+#[path = "campaign/environment.rs"]
+mod environment;
 #[path = "../host/xtask/src/files.rs"]
 mod files;
 #[path = "campaign/guests.rs"]
 mod guests;
+#[path = "campaign/jinja.rs"]
+mod jinja;
 #[allow(dead_code, reason = "a campaign uses a part of it")]
 #[path = "http/server.rs"]
 mod judge;
 #[path = "campaign/kills.rs"]
 mod kills;
+#[path = "campaign/logs.rs"]
+mod logs;
 mod loopback;
 #[path = "campaign/mangled.rs"]
 mod mangled;
 #[path = "campaign/memory.rs"]
 mod memory;
+#[path = "campaign/outputs.rs"]
+mod outputs;
 #[path = "campaign/places.rs"]
 mod places;
 #[path = "campaign/plans.rs"]
@@ -123,7 +133,9 @@ fn classes() -> Vec<Box<dyn Class>> {
     classes.push(Box::new(plans::Plans));
     classes.push(Box::new(guests::Guests::default()));
     classes.push(Box::new(servers::Liars::default()));
+    classes.push(Box::new(bases::Bases));
     classes.extend(readers::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
+    classes.extend(outputs::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
     classes.extend(mangled::all().into_iter().map(|class| Box::new(class) as Box<dyn Class>));
     classes
 }
@@ -160,7 +172,10 @@ fn run(root: &Path, program: &Path, asked: &Asked) -> Result<()> {
             place.folder = folder.join("case");
             let _ = std::fs::remove_dir_all(&place.folder);
             made(&place.folder)?;
-            match class.case(&place, &mut Chance::of(asked.seed, name, number))? {
+            let began = Instant::now();
+            let outcome = class.case(&place, &mut Chance::of(asked.seed, name, number))?;
+            tally.took(name, asked.seed, (began.elapsed().as_secs_f64(), number));
+            match outcome {
                 Outcome::Kept(kind) => tally.add(name, asked.seed, &[(kind, 1)].into())?,
                 Outcome::Many(kinds) => tally.add(name, asked.seed, &kinds)?,
                 Outcome::Broken(what) => {

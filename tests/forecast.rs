@@ -254,7 +254,7 @@ fn a_page_has_the_table_and_what_the_log_does_not_tell() {
     assert!(said.contains("could not write `nowhere/saved.html`") && said.ends_with("exit code 2"), "{said}");
     assert!(!said.contains("read as"), "it is told before the log is read: {said}");
     let said = scratch.allot(&["forecast", "dump", "--page", "dump"]);
-    assert!(said.contains("`dump` is a folder; expected a file for the page"), "{said}");
+    assert!(said.contains("`dump` is a folder; expected a file"), "{said}");
     let log = scratch.read("dump/1.jsonl");
     let said = scratch.allot(&["forecast", "dump", "--page", "./dump/1.jsonl"]);
     assert!(said.contains("would be overwritten while it is read") && said.contains("--page"), "{said}");

@@ -69,6 +69,21 @@ fn verdicts_are_written_as_json_lines_and_as_parquet() {
 }
 
 #[test]
+fn a_file_that_is_read_is_not_written_and_one_that_can_not_be_written_is_told_first() {
+    let scratch = Scratch::new();
+    for (out, why) in [
+        ("answers.jsonl", "`answers.jsonl` would be overwritten while it is read"),
+        ("reward.toml", "`reward.toml` would be overwritten while it is read"),
+        (".", "`.` is a folder; expected a file"),
+        ("no/such/folder.jsonl", "could not write `no/such/folder.jsonl`"),
+    ] {
+        let (rows, said) = graded(&scratch, "[reward]\ngrader = \"integer\"\n", ANSWERS, &["--out", out]);
+        assert!(rows.is_empty() && said.contains(why) && said.ends_with("exit code 2"), "{out}: {said}");
+        assert_eq!(scratch.read("answers.jsonl"), ANSWERS);
+    }
+}
+
+#[test]
 fn columns_have_the_names_that_trainers_give_them_or_that_are_typed() {
     let scratch = Scratch::new();
     let config = "[reward]\ngrader = \"exact\"\n";

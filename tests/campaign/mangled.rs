@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use allot_base::{Error, Result};
+use serde_json::Value;
 
 use crate::files::{copy, made, write};
 use crate::{Chance, Class, Outcome, Place, runs};
@@ -88,12 +89,7 @@ impl Class for Mangled {
         let (file, commands) = *chance.of_these(self.files);
         let from = one_of(&at.root.join(file), chance)?;
         let mut bytes = std::fs::read(&from).map_err(|e| Error::file("read", &from, &e))?;
-        let is = |ending| from.extension().is_some_and(|of| of == ending);
-        let is_text = !(is("wasm") || is("safetensors"));
-        // Once, mostly: what is changed everywhere is refused at the first of it.
-        for _ in 0..chance.of_these(&[1, 1, 1, 2, 4]).to_owned() {
-            if is_text { mangle_text(&mut bytes, chance) } else { mangle_bytes(&mut bytes, chance) }
-        }
+        mangle(&mut bytes, &from, chance);
         for beside in self.beside {
             place(&at.root.join(beside), &at.folder.join(beside))?;
         }
@@ -114,14 +110,8 @@ impl Class for Mangled {
         let words = *chance.of_these(commands);
         let ended = runs::run(at.program, &at.folder, words)?;
         let (file, command) = (from.display(), words.join(" "));
-        if let Some(fault) = ended.fault() {
+        if let Some(fault) = ended.fault_of_mangled() {
             return Ok(Outcome::Broken(format!("{file}, allot {command}: {fault}")));
-        }
-        if ended.is_silent() {
-            return Ok(Outcome::Broken(format!(
-                "{file}, allot {command}: it failed without an error: {}",
-                ended.said
-            )));
         }
         Ok(Outcome::Kept(if ended.code == Some(2) { "refused" } else { "taken" }.to_owned()))
     }
@@ -166,6 +156,66 @@ const WORDS: [&str; 24] = [
     "1_000_000_000_000",
     "2024-01-01",
 ];
+
+/// Endings of files that are no text.
+const BINARY: [&str; 9] = ["wasm", "safetensors", "parquet", "gguf", "arrow", "feather", "gz", "zst", "pt"];
+
+/// Changes a file by what its ending says that it is. Once, mostly: what is changed everywhere is refused at the first of it.
+pub fn mangle(bytes: &mut Vec<u8>, file: &Path, chance: &mut Chance) {
+    let of = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    for _ in 0..*chance.of_these(&[1, 1, 1, 2, 4]) {
+        match of {
+            "pt" if chance.below(3) > 0 => mangle_pickle(bytes, chance),
+            _ if BINARY.contains(&of) => mangle_bytes(bytes, chance),
+            "jsonl" if chance.below(2) == 0 => mangle_line(bytes, chance),
+            _ => mangle_text(bytes, chance),
+        }
+    }
+}
+
+/// Changes values of a line that is JSON.
+fn mangle_line(bytes: &mut Vec<u8>, chance: &mut Chance) {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if lines.is_empty() {
+        return;
+    }
+    let line = chance.below(lines.len());
+    if let Ok(mut value) = serde_json::from_str(&lines[line]) {
+        change(&mut value, chance);
+        lines[line] = value.to_string();
+    }
+    *bytes = lines.join("\n").into_bytes();
+}
+
+/// Changes a pickle in an archive of torch.save, and makes its checksum fit: otherwise that is all that is wrong.
+fn mangle_pickle(bytes: &mut Vec<u8>, chance: &mut Chance) {
+    let place = |bytes: &[u8], of: &[u8]| bytes.windows(of.len()).position(|window| window == of);
+    // `Proto 2` begins it, and `Stop` before the next record ends it.
+    let start = place(bytes, b"\x80\x02}");
+    let end = start.and_then(|start| Some(start + place(&bytes[start..], b".PK\x07\x08")? + 1));
+    let (Some(start), Some(end)) = (start, end) else { return mangle_bytes(bytes, chance) };
+    let before = crc32(&bytes[start..end]).to_le_bytes();
+    for _ in 0..*chance.of_these(&[1, 1, 2, 8]) {
+        let at = start + chance.below(end - start);
+        match chance.below(4) {
+            0 => bytes[at] ^= 1 << chance.below(8),
+            // Mostly one instruction for another.
+            1 | 2 => bytes[at] = *chance.of_these(b"}](tlesuKJMGXNq.hj\x85\x86\x87\x88\x89Q2c0R"),
+            _ => bytes[at] = chance.next() as u8,
+        }
+    }
+    let after = crc32(&bytes[start..end]).to_le_bytes();
+    let places: Vec<usize> = (0..bytes.len() - 3).filter(|at| bytes[*at..*at + 4] == before).collect();
+    for at in places {
+        bytes[at..at + 4].copy_from_slice(&after);
+    }
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |sum: u32, _| if sum & 1 == 1 { (sum >> 1) ^ 0xedb8_8320 } else { sum >> 1 };
+    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
+}
 
 /// Changes a text: a value, a line, a piece.
 pub fn mangle_text(bytes: &mut Vec<u8>, chance: &mut Chance) {
@@ -224,6 +274,64 @@ pub fn mangle_bytes(bytes: &mut Vec<u8>, chance: &mut Chance) {
         }
         _ if chance.below(3) == 0 => bytes.truncate(at),
         _ => bytes[at..at + length].fill(0),
+    }
+}
+
+/// Values that nobody expects, as JSON.
+const VALUES: [&str; 18] = [
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1e308",
+    "-1e308",
+    "18446744073709551615",
+    "4294967296",
+    "0.5",
+    "\"\"",
+    "\"NaN\"",
+    "[]",
+    "{}",
+    "[[[]]]",
+    "[0, -1, 1e99]",
+    "\"\\u0000\"",
+    "\"../../../etc/passwd\"",
+    "{\"a\": {\"a\": null}}",
+];
+
+/// Changes a value somewhere in this one.
+pub fn change(value: &mut Value, chance: &mut Chance) {
+    let inside = match value {
+        Value::Array(all) => all.len(),
+        Value::Object(all) => all.len(),
+        _ => 0,
+    };
+    // Mostly not the whole of it.
+    if inside == 0 || chance.below(8) == 0 {
+        *value = match value {
+            Value::Number(number) if chance.below(2) == 0 => {
+                let near = number.as_f64().unwrap_or_default() + *chance.of_these(&[-1.0, 1.0, 1e-3, -1e6]);
+                if near.fract() == 0.0 { Value::from(near as i64) } else { Value::from(near) }
+            }
+            _ => serde_json::from_str(VALUES[chance.below(VALUES.len())]).unwrap(),
+        };
+        return;
+    }
+    let at = chance.below(inside);
+    match value {
+        Value::Array(all) => match chance.below(8) {
+            0 => _ = all.remove(at),
+            1 => all.insert(at, all[at].clone()),
+            _ => change(&mut all[at], chance),
+        },
+        Value::Object(all) => {
+            let key = all.keys().nth(at).cloned().unwrap_or_default();
+            match chance.below(8) {
+                0 => _ = all.remove(&key),
+                _ => change(&mut all[&key], chance),
+            }
+        }
+        _ => {}
     }
 }
 

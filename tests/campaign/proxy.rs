@@ -153,28 +153,6 @@ fn ask(server: &str, asked: &Asked) -> Option<Reply> {
 /// What servers say that don't do what is asked, or that are none.
 const STATUS: [u16; 14] = [100, 200, 201, 204, 301, 400, 401, 404, 409, 413, 429, 500, 503, 999];
 
-/// Values that nobody expects, as JSON.
-const VALUES: [&str; 18] = [
-    "null",
-    "true",
-    "-1",
-    "0",
-    "1e308",
-    "-1e308",
-    "18446744073709551615",
-    "4294967296",
-    "0.5",
-    "\"\"",
-    "\"NaN\"",
-    "[]",
-    "{}",
-    "[[[]]]",
-    "[0, -1, 1e99]",
-    "\"\\u0000\"",
-    "\"../../../etc/passwd\"",
-    "{\"a\": {\"a\": null}}",
-];
-
 /// Makes something else of a reply.
 fn lie(reply: &mut Reply, before: &[u8], chance: &mut Chance) -> Way {
     match chance.below(16) {
@@ -182,7 +160,7 @@ fn lie(reply: &mut Reply, before: &[u8], chance: &mut Chance) -> Way {
         0..=6 => match serde_json::from_slice::<Value>(&reply.body) {
             Ok(mut value) => {
                 for _ in 0..*chance.of_these(&[1, 1, 2, 5]) {
-                    change(&mut value, chance);
+                    mangled::change(&mut value, chance);
                 }
                 reply.body = value.to_string().into_bytes();
             }
@@ -215,40 +193,4 @@ fn lie(reply: &mut Reply, before: &[u8], chance: &mut Chance) -> Way {
         _ => return Way::Late(Duration::from_millis(chance.below(400) as u64)),
     }
     Way::Whole
-}
-
-/// Changes a value somewhere in this one.
-fn change(value: &mut Value, chance: &mut Chance) {
-    let inside = match value {
-        Value::Array(all) => all.len(),
-        Value::Object(all) => all.len(),
-        _ => 0,
-    };
-    // Mostly not the whole of it.
-    if inside == 0 || chance.below(8) == 0 {
-        *value = match value {
-            Value::Number(number) if chance.below(2) == 0 => {
-                let near = number.as_f64().unwrap_or_default() + *chance.of_these(&[-1.0, 1.0, 1e-3, -1e6]);
-                if near.fract() == 0.0 { Value::from(near as i64) } else { Value::from(near) }
-            }
-            _ => serde_json::from_str(VALUES[chance.below(VALUES.len())]).unwrap(),
-        };
-        return;
-    }
-    let at = chance.below(inside);
-    match value {
-        Value::Array(all) => match chance.below(8) {
-            0 => _ = all.remove(at),
-            1 => all.insert(at, all[at].clone()),
-            _ => change(&mut all[at], chance),
-        },
-        Value::Object(all) => {
-            let key = all.keys().nth(at).cloned().unwrap_or_default();
-            match chance.below(8) {
-                0 => _ = all.remove(&key),
-                _ => change(&mut all[&key], chance),
-            }
-        }
-        _ => {}
-    }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use allot::forecast::Geometry;
+use allot_bank::{Bank, Profile};
 use allot_base::{Error, Result};
 use allot_config::simulate::SimulateConfig;
 use allot_config::train::TrainConfig;
@@ -19,19 +21,16 @@ use candle_core::Device;
 use serde_json::{Map, Value, json};
 
 use crate::files::{copy, made, write};
-use crate::watch::{Watched, memory, watch};
-use crate::{Chance, Class, Outcome, Place, mangled, runs};
+use crate::watch::{LONGEST, MOST_MEMORY, Watched, memory, watch};
+use crate::{Chance, Class, Outcome, Place, jinja, logs, mangled, runs};
 
 /// Files of one case: the folder of a case is made once for all of them.
-const AT_ONCE: usize = 100;
-
-/// Memory that this process may come to have while it reads a file of at most some megabytes, in KiB.
-const MOST_MEMORY: u64 = 2 << 20;
+pub const AT_ONCE: usize = 100;
 
 /// A kind of file, and what reads it.
 pub struct Readers {
     name: &'static str,
-    /// Files of the repository, or folders of them.
+    /// Files of the repository, or folders of them; beside these, a class reads what it has prepared.
     files: &'static [&'static str],
     reads: Reads,
 }
@@ -39,7 +38,7 @@ pub struct Readers {
 /// Reads a file in a folder of its own: the file it was made of, and the one that is read.
 type Reads = fn(&Path, &Path, &mut Chance) -> Read;
 
-enum Read {
+pub enum Read {
     Taken,
     /// With these words.
     Refused(String),
@@ -86,7 +85,7 @@ pub fn all() -> Vec<Readers> {
             &["tests/cases/graders/verifier_cases.jsonl", "tests/cases/graders/math_verify_cases.jsonl"],
             answers,
         ),
-        class("read-banks", &["tests/cases/bank"], bank),
+        class("read-logs", &["tests/cases/bank", "tests/cases/bank/slime"], log),
         class("read-records", &["tests/cases/campaign"], record),
     ]
 }
@@ -98,73 +97,70 @@ impl Class for Readers {
 
     fn prepare(&mut self, at: &Place<'_>) -> Result<()> {
         watch();
-        if self.name != "read-records" {
-            return Ok(());
+        match self.name {
+            "read-logs" => logs::make(&at.reference),
+            // A record of a run of some steps, small enough that each of its lines is met.
+            "read-records" => {
+                let folder = at.reference.join("run");
+                let _ = std::fs::remove_dir_all(&folder);
+                let words = ["simulate", "simulate", "-o", "budget.rollouts=400", "--out"];
+                let words: Vec<&str> =
+                    words.into_iter().chain([folder.to_str().unwrap_or_default()]).collect();
+                let ended = runs::run(at.program, at.root, &words)?;
+                if ended.code != Some(0) {
+                    return Err(Error::new(format!("no record to mangle: {}", ended.said)));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        // A record of a run of some steps, small enough that each of its lines is met.
-        let folder = at.reference.join("run");
-        let _ = std::fs::remove_dir_all(&folder);
-        let words = ["simulate", "simulate", "-o", "budget.rollouts=400", "--out"];
-        let words: Vec<&str> = words.into_iter().chain([folder.to_str().unwrap_or_default()]).collect();
-        let ended = runs::run(at.program, at.root, &words)?;
-        if ended.code != Some(0) {
-            return Err(Error::new(format!("no record to mangle: {}", ended.said)));
-        }
-        Ok(())
     }
 
     fn case(&self, at: &Place<'_>, chance: &mut Chance) -> Result<Outcome> {
         let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
         for _ in 0..AT_ONCE {
-            let from = if self.name == "read-records" {
-                at.reference.join("run/record.jsonl")
-            } else {
-                file_of(&at.root.join(chance.of_these(self.files)), self.name, chance)?
+            let from = match self.name {
+                "read-records" => at.reference.join("run/record.jsonl"),
+                "read-logs" if chance.below(4) > 0 => logs::any(&at.reference, chance)?,
+                name => file_of(&at.root.join(chance.of_these(self.files)), name, chance)?,
             };
             let to = beside(&from, &at.folder)?;
             let mut bytes = std::fs::read(&from).map_err(|e| Error::file("read", &from, &e))?;
-            let of = from.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-            for _ in 0..*chance.of_these(&[1, 1, 1, 2, 4]) {
-                if matches!(
-                    of,
-                    "wasm" | "safetensors" | "parquet" | "gguf" | "arrow" | "feather" | "gz" | "zst"
-                ) {
-                    mangled::mangle_bytes(&mut bytes, chance);
-                } else {
-                    mangled::mangle_text(&mut bytes, chance);
-                }
-            }
+            mangled::mangle(&mut bytes, &from, chance);
             write(&to, &bytes)?;
-            let began = Watched::begin();
-            let read = std::panic::AssertUnwindSafe(|| (self.reads)(&from, &to, chance));
-            let read = std::panic::catch_unwind(read)
-                .unwrap_or_else(|_| Read::Broken("it panicked, see above".to_owned()));
-            let took = began.end();
-            let what = match read {
-                Read::Broken(broken) => Some(broken),
-                _ if took > runs::LONGEST => Some(format!("it took {took:?}")),
-                _ if memory() > MOST_MEMORY => Some(format!("this process came to {} KiB", memory())),
-                Read::Refused(words) if !names(&words, &to) => {
-                    Some(format!("the error does not name its file: {words}"))
-                }
-                Read::Refused(words) | Read::Unnamed(words) if words.trim().is_empty() => {
-                    Some("it was refused without a word".to_owned())
-                }
-                Read::Taken => {
-                    *kinds.entry("taken".to_owned()).or_default() += 1;
-                    None
-                }
-                Read::Refused(_) | Read::Unnamed(_) => {
-                    *kinds.entry("refused".to_owned()).or_default() += 1;
-                    None
-                }
-            };
-            if let Some(what) = what {
+            if let Some(what) = judged(&[&to], &mut kinds, || (self.reads)(&from, &to, chance)) {
                 return Ok(Outcome::Broken(format!("{}: {what}", from.display())));
             }
         }
         Ok(Outcome::Many(kinds))
     }
+}
+
+/// Reads these files, of which an error names one, and counts how that ended. What is wrong with it, if anything is.
+pub fn judged(
+    files: &[&Path],
+    kinds: &mut BTreeMap<String, u64>,
+    read: impl FnOnce() -> Read,
+) -> Option<String> {
+    let began = Watched::begin();
+    let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Read::Broken("it panicked, see above".to_owned()));
+    let took = began.end();
+    let kind = match read {
+        Read::Broken(broken) => return Some(broken),
+        _ if took > LONGEST => return Some(format!("it took {took:?}")),
+        _ if memory() > MOST_MEMORY => return Some(format!("this process came to {} KiB", memory())),
+        Read::Refused(words) if !files.iter().any(|file| names(&words, file)) => {
+            return Some(format!("the error does not name its file: {words}"));
+        }
+        Read::Refused(words) | Read::Unnamed(words) if words.trim().is_empty() => {
+            return Some("it was refused without a word".to_owned());
+        }
+        Read::Taken => "taken",
+        Read::Refused(_) | Read::Unnamed(_) => "refused",
+    };
+    *kinds.entry(kind.to_owned()).or_default() += 1;
+    None
 }
 
 /// Whether an error's words name a file, or the folder that it is in.
@@ -198,7 +194,7 @@ fn file_of(path: &Path, class: &str, chance: &mut Chance) -> Result<PathBuf> {
                     path.ends_with("tokenizer.json") || path.ends_with("tokenizer_config.json")
                 }
                 "read-templates" => path.ends_with("tokenizer_config.json") || ending == "jinja",
-                "read-banks" => ending == "parquet",
+                "read-logs" => ending == "parquet" || ending == "pt",
                 _ => ending != "py",
             }
     };
@@ -227,7 +223,7 @@ fn beside(from: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-fn told<T, E: Display>(read: std::result::Result<T, E>) -> Read {
+pub fn told<T, E: Display>(read: std::result::Result<T, E>) -> Read {
     match read {
         Ok(_) => Read::Taken,
         Err(error) => Read::Refused(error.to_string()),
@@ -235,36 +231,38 @@ fn told<T, E: Display>(read: std::result::Result<T, E>) -> Read {
 }
 
 fn config(_: &Path, path: &Path, _: &mut Chance) -> Read {
-    let read = || -> Result<()> {
-        let name = path.display().to_string();
-        let tree = allot_config::open(path, &[])?;
-        let whole = tree.table()?;
-        if whole.contains_key("lessons") {
-            return Recipe::of(&tree).map(drop);
-        }
-        let simulated = whole.contains_key("world") || whole.contains_key("bank");
-        let (section, seed) = if simulated {
-            let mut config = SimulateConfig::of(&tree)?;
-            config.settle()?;
-            (config.compare, config.run.seed)
-        } else {
-            let mut config = TrainConfig::of(&tree)?;
-            config.settle()?;
-            (config.compare, config.run.seed)
-        };
-        let Some(section) = section else { return Ok(()) };
-        // Of each arm the run of one seed: those of others are the same but for it.
-        for arm in section.arms(&whole, &name)? {
-            let text = arm.with_seed(seed).to_string();
-            if simulated {
-                SimulateConfig::parse(&text, &name)?.settle()?;
-            } else {
-                TrainConfig::parse(&text, &name)?.settle()?;
-            }
-        }
-        Ok(())
+    told(whole_config(path))
+}
+
+/// Reads a config of any kind, with all that it means.
+pub fn whole_config(path: &Path) -> Result<()> {
+    let name = path.display().to_string();
+    let tree = allot_config::open(path, &[])?;
+    let whole = tree.table()?;
+    if whole.contains_key("lessons") {
+        return Recipe::of(&tree).map(drop);
+    }
+    let simulated = whole.contains_key("world") || whole.contains_key("bank");
+    let (section, seed) = if simulated {
+        let mut config = SimulateConfig::of(&tree)?;
+        config.settle()?;
+        (config.compare, config.run.seed)
+    } else {
+        let mut config = TrainConfig::of(&tree)?;
+        config.settle()?;
+        (config.compare, config.run.seed)
     };
-    told(read())
+    let Some(section) = section else { return Ok(()) };
+    // Of each arm the run of one seed: those of others are the same but for it.
+    for arm in section.arms(&whole, &name)? {
+        let text = arm.with_seed(seed).to_string();
+        if simulated {
+            SimulateConfig::parse(&text, &name)?.settle()?;
+        } else {
+            TrainConfig::parse(&text, &name)?.settle()?;
+        }
+    }
+    Ok(())
 }
 
 fn data(_: &Path, path: &Path, _: &mut Chance) -> Read {
@@ -297,12 +295,32 @@ fn tokenizer(_: &Path, path: &Path, chance: &mut Chance) -> Read {
     }
 }
 
-fn template(_: &Path, path: &Path, _: &mut Chance) -> Read {
-    let read = ChatTemplate::read(path.parent().unwrap_or(path));
-    let messages =
-        [json!({"role": "system", "content": "Be brief."}), json!({"role": "user", "content": "2+2?"})];
+/// A template as it is in a mangled file, or of Jinja that is changed itself. Twice it renders the same.
+fn template(from: &Path, path: &Path, chance: &mut Chance) -> Read {
+    let folder = path.parent().unwrap_or(path);
+    let own = folder.join("chat_template.jinja");
+    let text = std::fs::read_to_string(from).unwrap_or_default();
+    let source = match serde_json::from_str::<Value>(&text) {
+        Ok(whole) => whole["chat_template"].as_str().unwrap_or_default().to_owned(),
+        Err(_) => text,
+    };
+    if chance.below(3) > 0 && !source.is_empty() {
+        if let Err(error) = copy(from, path).and_then(|()| write(&own, jinja::mangled(&source, chance))) {
+            return Read::Broken(error.to_string());
+        }
+    } else if path != own && !from.with_file_name("chat_template.jinja").exists() {
+        let _ = std::fs::remove_file(&own);
+    }
+    let mut messages =
+        vec![json!({"role": "system", "content": "Be brief."}), json!({"role": "user", "content": "2+2?"})];
+    messages.extend((0..chance.below(3)).map(|_| jinja::message(chance)));
     let more = Map::from_iter([("add_generation_prompt".to_owned(), Value::Bool(true))]);
-    told(read.and_then(|template| template.render(&messages, &more)))
+    let rendered = || ChatTemplate::read(folder).and_then(|template| template.render(&messages, &more));
+    match (rendered(), rendered()) {
+        (Ok(one), Ok(other)) if one == other => Read::Taken,
+        (Err(one), Err(other)) if one.to_string() == other.to_string() => Read::Refused(one.to_string()),
+        (one, other) => Read::Broken(format!("it renders as {one:?}, and then as {other:?}")),
+    }
 }
 
 /// Answers to graders: a verdict, or a sentence that says why there is none.
@@ -336,10 +354,19 @@ fn graded(path: &Path, chance: &mut Chance) -> std::result::Result<Read, String>
     Ok(refused.map_or(Read::Taken, Read::Unnamed))
 }
 
-fn bank(_: &Path, path: &Path, _: &mut Chance) -> Read {
-    let rewards = ["accuracy_reward", "format_reward"].map(str::to_owned).to_vec();
-    let columns = BTreeMap::from([(allot_bank::Field::Reward, rewards)]);
-    told(allot_bank::read(&[path.to_owned()], &allot_bank::Asked { columns, ..Default::default() }))
+/// A log becomes a bank, and what a forecast takes from it: the same each time.
+fn log(_: &Path, path: &Path, chance: &mut Chance) -> Read {
+    let asked = logs::asked(path, chance);
+    let read = || {
+        let (rows, told) = allot_bank::read(&[path.to_owned()], &asked)?;
+        let bank = Bank::of(rows);
+        Ok::<_, Error>(format!("{told:?} {:?} {:?}", Profile::of(&bank), Geometry::of(&bank)))
+    };
+    match (read(), read()) {
+        (Ok(one), Ok(other)) if one == other => Read::Taken,
+        (Err(one), Err(other)) if one.report() == other.report() => Read::Refused(one.to_string()),
+        (one, other) => Read::Broken(format!("it is read as {one:?}, and then as {other:?}")),
+    }
 }
 
 /// What is read of a record is what was written, as far as the first line that was changed.

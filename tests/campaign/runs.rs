@@ -1,5 +1,6 @@
 //! The program, started for a case: ended by a signal, or watched until it ends by itself.
 
+use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -7,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use allot_base::{Error, Result};
 
-/// No case may take longer.
-pub const LONGEST: Duration = Duration::from_mins(1);
+use crate::watch::{LONGEST, MOST_MEMORY, memory_of};
 
 /// How a process ended, and what it said.
 pub struct Ended {
@@ -18,6 +18,8 @@ pub struct Ended {
     pub said: String,
     /// Ended by us, because it took too long.
     pub hung: bool,
+    /// The most memory that it had, in KiB.
+    pub memory: u64,
 }
 
 /// Starts the program in a folder, or a command that starts it.
@@ -36,8 +38,10 @@ pub fn ended(mut child: Child) -> Result<Ended> {
         let _ = stream.as_mut().map(|stream| stream.read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     });
-    let (since, mut hung) = (Instant::now(), false);
+    let (process, since) = (child.id().to_string(), Instant::now());
+    let (mut hung, mut memory) = (false, 0);
     let status: ExitStatus = loop {
+        memory = memory_of(&process).unwrap_or(0).max(memory);
         match child.try_wait().map_err(|e| Error::new(format!("a process cannot be waited for: {e}")))? {
             Some(status) => break status,
             None if !hung && since.elapsed() > LONGEST => {
@@ -47,7 +51,7 @@ pub fn ended(mut child: Child) -> Result<Ended> {
             None => std::thread::sleep(Duration::from_millis(2)),
         }
     };
-    Ok(Ended { code: status.code(), said: said.join().unwrap_or_default(), hung })
+    Ok(Ended { code: status.code(), said: said.join().unwrap_or_default(), hung, memory })
 }
 
 /// Runs it to its end.
@@ -55,7 +59,22 @@ pub fn run(program: &Path, folder: &Path, words: &[&str]) -> Result<Ended> {
     ended(started(Command::new(program), folder, words)?)
 }
 
+/// Runs it to its end. Its standard output goes into a file.
+pub fn run_into(program: &Path, folder: &Path, words: &[&str], out: &Path) -> Result<Ended> {
+    let file = File::create(out).map_err(|e| Error::file("write", out, &e))?;
+    let mut command = Command::new(program);
+    command.args(words).current_dir(folder).stdin(Stdio::null()).stdout(file).stderr(Stdio::piped());
+    ended(command.spawn().map_err(|e| Error::new(format!("`{}`: {e}", program.display())))?)
+}
+
 impl Ended {
+    /// What is wrong with it, if it was started for one mangled file: as [`Ended::fault`], or too much memory, or no error.
+    pub fn fault_of_mangled(&self) -> Option<String> {
+        let large = || (self.memory > MOST_MEMORY).then(|| format!("it came to {} KiB", self.memory));
+        let silent = || self.is_silent().then(|| format!("it failed without an error: {}", self.said));
+        self.fault().or_else(large).or_else(silent)
+    }
+
     /// Whether it failed and did not say why: an error is a sentence that begins so, and nothing else is.
     pub fn is_silent(&self) -> bool {
         self.code == Some(2) && !self.said.lines().any(|line| line.starts_with("error: "))

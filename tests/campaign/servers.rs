@@ -6,20 +6,30 @@ use std::time::Duration;
 use allot_base::Result;
 
 use crate::proxy::Proxy;
-use crate::{Chance, Class, Outcome, Place, judge, kills, runs, sampler, trainer};
+use crate::{Chance, Class, Outcome, Place, environment, judge, kills, runs, sampler, trainer};
 
 /// A run of half a second, on this machine.
 const CONFIG: &str = include_str!("../cases/remote/short.toml");
 
 /// What a server is for, and the steps that a run is ahead of its updates.
-const KINDS: [(&str, u32); 7] =
-    [("tinker", 0), ("tinker", 1), ("sglang", 0), ("vllm", 0), ("vllm", 1), ("judge", 0), ("judge", 1)];
+const KINDS: [(&str, u32); 9] = [
+    ("tinker", 0),
+    ("tinker", 1),
+    ("sglang", 0),
+    ("vllm", 0),
+    ("vllm", 1),
+    ("judge", 0),
+    ("judge", 1),
+    ("environment", 0),
+    ("environment", 1),
+];
 
 /// A server of a test, of any kind.
 enum Server {
     Trainer(trainer::Server),
     Sampler(Box<sampler::Server>),
     Judge(judge::Server),
+    Environment(environment::Server),
 }
 
 impl Server {
@@ -28,7 +38,8 @@ impl Server {
             "tinker" => Self::Trainer(trainer::Server::start(trainer::Mean::Sum)),
             "sglang" => Self::Sampler(Box::new(sampler::Server::start(sampler::Kind::Sglang))),
             "vllm" => Self::Sampler(Box::new(sampler::Server::start(sampler::Kind::Vllm))),
-            _ => Self::Judge(judge::Server::start()),
+            "judge" => Self::Judge(judge::Server::start()),
+            _ => Self::Environment(environment::Server::start()),
         }
     }
 
@@ -37,6 +48,8 @@ impl Server {
             Self::Trainer(server) => &server.url,
             Self::Sampler(server) => &server.url,
             Self::Judge(server) => &server.url,
+            // It asks, and nothing stands between.
+            Self::Environment(_) => "",
         }
     }
 
@@ -46,6 +59,7 @@ impl Server {
             Self::Trainer(server) => server.die(),
             Self::Sampler(server) => server.die(),
             Self::Judge(_) => {}
+            Self::Environment(server) => server.die(),
         }
     }
 }
@@ -70,13 +84,17 @@ impl Stand {
         let (server, proxy) = (Server::start(kind), Proxy::open());
         proxy.stand_before(server.url());
         let url = &proxy.url;
+        let environment = |server: &environment::Server| {
+            let config = environment::CONFIG.replace("COMMAND", &server.command);
+            config.replace("SECONDS", &patience.to_string())
+        };
         let seconds = format!("retry_seconds = 0.005\npatience_seconds = {patience}\n");
-        let patience = format!("{seconds}request_seconds = 5\n");
+        let requests = format!("{seconds}request_seconds = 5\n");
         let config = match &server {
             Server::Trainer(_) => {
                 let engine = format!(
                     "[engine]\nuse = \"tinker\"\nurl = \"{url}\"\nserver = \"tinker\"\nbase_model = \"{}\"\n\
-                     lora_rank = 4\n{patience}\n[model]",
+                     lora_rank = 4\n{requests}\n[model]",
                     trainer::MODEL
                 );
                 CONFIG.replace("threads = 1\n", "").replace("[model]", &engine)
@@ -84,7 +102,7 @@ impl Stand {
             Server::Sampler(server) => {
                 let weights = server.weights.path().display();
                 let section = format!(
-                    "[rollout_server]\nuse = \"{kind}\"\nurl = \"{url}\"\nweights = \"{weights}\"\n{patience}\n[model]"
+                    "[rollout_server]\nuse = \"{kind}\"\nurl = \"{url}\"\nweights = \"{weights}\"\n{requests}\n[model]"
                 );
                 CONFIG.replace("[model]", &section)
             }
@@ -96,12 +114,45 @@ impl Stand {
                 );
                 CONFIG.replace("[reward]\ngrader = \"exact\"\n", &section)
             }
+            Server::Environment(server) => environment(server),
         };
         let config =
             if lag > 0 { config.replace("seed = 1", &format!("seed = 1\nlag = {lag}")) } else { config };
         let name = format!("{kind}-lag-{lag}");
         let takes = kills::whole(at, &name, "train", &config)?.unwrap_or_default();
         Ok(Self { name, kind, server, proxy, config, takes })
+    }
+}
+
+impl Stand {
+    /// The config of a run with another server of the kind.
+    fn config_with(&self, server: &Server) -> String {
+        match (server, &self.server) {
+            (Server::Sampler(new), Server::Sampler(old)) => {
+                let path = |server: &sampler::Server| server.weights.path().display().to_string();
+                self.config.replace(&path(old), &path(new))
+            }
+            (Server::Environment(new), Server::Environment(old)) => {
+                self.config.replace(&old.command, &new.command)
+            }
+            _ => self.config.clone(),
+        }
+    }
+
+    /// An environment lies itself; for the others, what stands before them does.
+    fn lie(&self, server: &Server, lies: Chance, one_in: usize) {
+        match server {
+            Server::Environment(server) => server.lie(lies, one_in),
+            _ => self.proxy.lie(lies, one_in),
+        }
+    }
+
+    /// It says what is so from now on. How often it did not.
+    fn be_honest(&self, server: &Server) -> u64 {
+        match server {
+            Server::Environment(server) => server.be_honest(),
+            _ => self.proxy.be_honest(),
+        }
     }
 }
 
@@ -149,18 +200,12 @@ impl Class for Liars {
         let stand = chance.of_these(&self.0);
         // What it believes of a lie is in no other case.
         let server = Server::start(stand.kind);
-        let config = match (&server, &stand.server) {
-            (Server::Sampler(new), Server::Sampler(old)) => {
-                let path = |server: &sampler::Server| server.weights.path().display().to_string();
-                stand.config.replace(&path(old), &path(new))
-            }
-            _ => stand.config.clone(),
-        };
+        let config = stand.config_with(&server);
         crate::files::write(&at.folder.join("run.toml"), config)?;
         stand.proxy.stand_before(server.url());
-        stand.proxy.lie(Chance(chance.next()), *chance.of_these(&[3, 10, 40]));
+        stand.lie(&server, Chance(chance.next()), *chance.of_these(&[3, 10, 40]));
         let ended = runs::run(at.program, &at.folder, &["train", "run.toml", "--out", "out"])?;
-        let lied = stand.proxy.be_honest();
+        let lied = stand.be_honest(&server);
         let told = format!("{}, {lied} lies: ", stand.name);
         crate::files::write(&at.folder.join("said.txt"), &ended.said)?;
         if let Some(fault) = ended.fault() {
@@ -188,8 +233,9 @@ impl Class for Liars {
                 return Ok(kept("refused before a first checkpoint"));
             }
             // It was lied to about who judges when it began, and holds to what it was told.
-            if resumed.said.contains("is from a run with another grader") {
-                return Ok(kept("refused, as the grader was another at the start"));
+            let others = ["grader", "environment"].map(|one| format!("is from a run with another {one}"));
+            if others.iter().any(|other| resumed.said.contains(other)) {
+                return Ok(kept("refused, as the other side was another at the start"));
             }
             if resumed.code != Some(0) {
                 let what = format!("{told}after `{}` it does not go on: {}", ended.said, resumed.said);

@@ -12,6 +12,8 @@ use crate::files::{made, write};
 pub struct Tally {
     path: PathBuf,
     counts: BTreeMap<(String, u64), BTreeMap<String, u64>>,
+    /// The slowest case that was done now: its seconds and its number.
+    slowest: BTreeMap<(String, u64), (f64, u64)>,
 }
 
 impl Tally {
@@ -33,11 +35,19 @@ impl Tally {
             };
             counts.entry((class.to_owned(), seed)).or_default().insert(kind.to_owned(), n);
         }
-        Ok(Self { path, counts })
+        Ok(Self { path, counts, slowest: BTreeMap::new() })
     }
 
     pub fn done(&self, class: &str, seed: u64) -> u64 {
         self.counts.get(&(class.to_owned(), seed)).map_or(0, |kinds| kinds.values().sum())
+    }
+
+    /// A case took so many seconds.
+    pub fn took(&mut self, class: &str, seed: u64, case: (f64, u64)) {
+        let slowest = self.slowest.entry((class.to_owned(), seed)).or_default();
+        if case.0 > slowest.0 {
+            *slowest = case;
+        }
     }
 
     pub fn add(&mut self, class: &str, seed: u64, kinds: &BTreeMap<String, u64>) -> Result<()> {
@@ -59,10 +69,13 @@ impl Tally {
 
     /// A table of classes and kinds: a failure would have ended the campaign.
     pub fn table(&self) -> String {
-        let mut text = "| class | seed | kind | cases | failures |\n|---|---|---|---|---|".to_owned();
+        let mut text =
+            "| class | seed | kind | cases | failures | slowest |\n|---|---|---|---|---|---|".to_owned();
         for ((class, seed), kinds) in &self.counts {
+            let slowest = self.slowest.get(&(class.clone(), *seed));
+            let slowest = slowest.map_or_else(String::new, |(took, n)| format!("{took:.1} s, case {n}"));
             for (kind, n) in kinds {
-                let _ = write!(text, "\n| {class} | {seed} | {kind} | {n} | 0 |");
+                let _ = write!(text, "\n| {class} | {seed} | {kind} | {n} | 0 | {slowest} |");
             }
         }
         text

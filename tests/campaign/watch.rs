@@ -3,7 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::runs;
+/// No case may take longer.
+pub const LONGEST: Duration = Duration::from_mins(1);
+
+/// Memory that a process may come to have over a file of at most some megabytes, in KiB.
+pub const MOST_MEMORY: u64 = 2 << 20;
 
 /// When the file at hand was begun, in milliseconds of this process; 0 while there is none.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
@@ -39,7 +43,7 @@ pub fn watch() {
             loop {
                 std::thread::sleep(Duration::from_secs(1));
                 let begun = BEGUN.load(Ordering::Relaxed);
-                if begun > 0 && since_start().saturating_sub(begun) > 2 * runs::LONGEST.as_millis() as u64 {
+                if begun > 0 && since_start().saturating_sub(begun) > 2 * LONGEST.as_millis() as u64 {
                     eprintln!("error: a file is read without end; it is in the folder `case` of its class");
                     std::process::exit(2);
                 }

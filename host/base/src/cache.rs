@@ -1,8 +1,7 @@
 //! The user's cache folder.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
 
 /// Returns this user's cache folder for a kind of files, or `None` if no cache or home folder is set.
 pub fn cache(kind: &str) -> Option<PathBuf> {
@@ -12,21 +11,6 @@ pub fn cache(kind: &str) -> Option<PathBuf> {
     }
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
     base.is_absolute().then(|| base.join("allot").join(kind))
-}
-
-/// Number of temporary files made by this process.
-static ASIDE: AtomicU64 = AtomicU64::new(0);
-
-/// Writes a file completely or not at all, and creates its folder. Each call writes to a temporary file
-/// with a name unique to the process and the call, and renames it.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let aside = format!(".{}.{}", std::process::id(), ASIDE.fetch_add(1, Ordering::Relaxed));
-    let aside = path.with_file_name(aside);
-    path.parent()
-        .map_or(Ok(()), std::fs::create_dir_all)
-        .and_then(|()| std::fs::write(&aside, bytes))
-        .and_then(|()| std::fs::rename(&aside, path))
-        .inspect_err(|_| drop(std::fs::remove_file(&aside)))
 }
 
 /// Waits while another process makes the same entry of the cache. `name` is a hash that identifies the

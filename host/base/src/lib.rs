@@ -5,9 +5,10 @@
 //! no heavy dependency. [`panics`] turns third-party panics into messages. [`did_you_mean`] suggests the
 //! known name nearest to an unknown one. The crate prints nothing.
 //!
-//! File operations: runs below a folder ([`find`]), the user's cache ([`cache()`], [`write_whole`]), writes
-//! that survive a power failure ([`lasting`], [`write_lasting`]), and whether an argument is a path or a
-//! registry address ([`looks_like_a_path`], [`is_registry_address`]). File formats belong to other crates.
+//! File operations: runs below a folder ([`find`]), the user's cache ([`cache()`]), files that are
+//! written completely or not at all ([`write_whole`], [`replace`]), writes that survive a power failure
+//! ([`lasting`], [`write_lasting`]), and whether an argument is a path or a registry address
+//! ([`looks_like_a_path`], [`is_registry_address`]). File formats belong to other crates.
 //!
 //! ```
 //! use allot_base::{Error, did_you_mean, find, is_registry_address, looks_like_a_path};
@@ -30,10 +31,12 @@ mod exit;
 mod last;
 mod names;
 mod path;
+mod whole;
 
-pub use cache::{cache, turn, write_whole};
+pub use cache::{cache, turn};
 pub use error::{Error, Result, count, signals};
 pub use exit::Exit;
 pub use last::{lasting, lasting_up_to, lasting_whole, write_lasting};
 pub use names::{did_you_mean, listed, nearest};
 pub use path::{absolute, is_registry_address, looks_like_a_path, settle, settle_command};
+pub use whole::{replace, write_whole};

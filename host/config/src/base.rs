@@ -35,22 +35,28 @@ pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
         None => Origin::File(path.to_owned()),
     };
     let mut tree = Tree::new(overrides);
-    let root = over_its_bases(&mut tree, &origin, &mut Vec::new())?;
+    let source = origin.source()?;
+    let root = over_its_bases(&mut tree, (&origin, source), &mut Vec::new())?;
     tree.of(root)
 }
 
 /// Reads a config and its bases, and merges them. `within` has the configs whose bases are being read.
-fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -> Result<Node> {
-    let mut own = tree.read(origin.source()?)?;
+fn over_its_bases(
+    tree: &mut Tree,
+    (origin, source): (&Origin, Source),
+    within: &mut Vec<PathBuf>,
+) -> Result<Node> {
+    let mut own = tree.read(source)?;
     let bases = bases_of(&mut own).map_err(|fault| tree.told(&fault))?;
     within.push(origin.whole());
     let mut layers = Vec::with_capacity(bases.len() + 1);
     for (base, place) in bases {
         let told = |tree: &Tree, what: String| tree.told(&Fault::new(what, Some(place)));
-        let next = origin.base(&base).map_err(|e| {
+        let unusable = |tree: &Tree, e: Error| {
             told(tree, format!("the base `{base}` cannot be used: {}", e.what))
                 .hint("give a path relative to this file, or the name of a shipped config")
-        })?;
+        };
+        let next = origin.base(&base).map_err(|e| unusable(tree, e))?;
         if within.contains(&next.whole()) {
             return Err(told(tree, format!("`{base}` is a base of itself")));
         }
@@ -58,7 +64,8 @@ fn over_its_bases(tree: &mut Tree, origin: &Origin, within: &mut Vec<PathBuf>) -
             let what = format!("`{base}` would be file {} of this config; {MOST} are allowed", MOST + 1);
             return Err(told(tree, what).hint("name each base once, in fewer files"));
         }
-        layers.push(over_its_bases(tree, &next, within)?);
+        let source = next.source().map_err(|e| unusable(tree, e))?;
+        layers.push(over_its_bases(tree, (&next, source), within)?);
     }
     within.pop();
     layers.push(own);
@@ -209,6 +216,12 @@ mod tests {
         assert!(number.contains("`base` must be the path or the name of another config"), "{number}");
         let folder = told(&[("run.toml", "base = 'sub'\n"), ("sub/x", "")]);
         assert!(folder.contains("the base `sub` cannot be used: it is a folder"), "{folder}");
+        let long = format!("# {}\n", "x".repeat(1 << 20));
+        let long = told(&[("run.toml", "base = 'b.toml'\n"), ("b.toml", &long)]);
+        assert!(
+            long.contains("`run.toml` line 1") && long.contains("`b.toml` is too long for a config"),
+            "{long}"
+        );
     }
 
     #[test]

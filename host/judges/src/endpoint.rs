@@ -241,7 +241,7 @@ mod tests {
         }
 
         fn with_rows(rows: usize) -> Self {
-            let sessions = Arc::new(Sessions::new(40, rows));
+            let sessions = Arc::new(Sessions::new(40, rows, 1000));
             let note = |words: &str| TOLD.lock().expect("no panic").push(words.to_owned());
             let endpoint = Endpoint::open(Arc::clone(&sessions), note).expect("a port");
             Self { endpoint, sessions, channel: Talk::channel() }
@@ -447,6 +447,14 @@ mod tests {
         assert!(matches!(played.reply(), (2, 0, Reply::Ends(Ended { reward: None, .. }))));
         assert_eq!(played.sessions.overdue(Duration::from_secs(9)), ["c"]);
         assert!(played.sessions.overdue(Duration::from_secs(9)).is_empty());
+        // One with a token that no tokenizer has.
+        played.open("d", 3);
+        let (status, why) = refused(played.turn("d", &[1, 2, u32::MAX], &json!({})));
+        assert_eq!(
+            (status, why.as_str()),
+            (400, "it has token 4294967295; expected one below 1000, as the tokenizer has")
+        );
+        assert!(matches!(played.reply(), (3, 0, Reply::Ends(Ended { reward: None, .. }))));
         // A body that is too long.
         let long = format!("[{}]", "1,".repeat(LONGEST / 2 + 1));
         let key = played.endpoint.key.clone();

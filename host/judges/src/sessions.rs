@@ -46,6 +46,8 @@ pub(crate) struct Sessions {
     most: usize,
     /// The most training rows of an episode.
     rows: usize,
+    /// Number of tokens of the model's tokenizer.
+    vocabulary: usize,
 }
 
 struct Session {
@@ -94,9 +96,9 @@ impl Session {
 }
 
 impl Sessions {
-    /// Returns no episodes, each of which will read at most so many tokens, in at most so many training rows.
-    pub fn new(most: usize, rows: usize) -> Self {
-        Self { all: Mutex::default(), ended: Mutex::default(), most, rows }
+    /// Returns no episodes, each of which will read at most so many tokens of this vocabulary, in at most so many training rows.
+    pub fn new(most: usize, rows: usize, vocabulary: usize) -> Self {
+        Self { all: Mutex::default(), ended: Mutex::default(), most, rows, vocabulary }
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Session>> {
@@ -140,9 +142,16 @@ impl Sessions {
             drop(all);
             return Err(self.refuse(name, why));
         };
-        if session.is_new && read.len() > self.most {
+        let strange = read.iter().find(|token| **token as usize >= self.vocabulary);
+        let wrong = if session.is_new && read.len() > self.most {
+            Some("it begins with more tokens than `max_read_tokens`".to_owned())
+        } else {
+            let size = self.vocabulary;
+            strange
+                .map(|token| format!("it has token {token}; expected one below {size}, as the tokenizer has"))
+        };
+        if let Some(why) = wrong {
             drop(all);
-            let why = "it begins with more tokens than `max_read_tokens`".to_owned();
             return Err(self.refuse(name, why));
         }
         let reply = if row == session.current {

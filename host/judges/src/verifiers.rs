@@ -76,7 +76,8 @@ impl Verifiers {
     fn start(&self) -> Result<Running> {
         let process = self.settings.process.clone().unwrap_or_default();
         let (most, rows) = (self.settings.max_read_tokens as usize, self.settings.max_rows as usize);
-        let (sessions, gate) = (Arc::new(Sessions::new(most, rows)), Arc::<Gate>::default());
+        let sessions = Arc::new(Sessions::new(most, rows, self.task_sets.vocabulary));
+        let gate = Arc::<Gate>::default();
         let endpoint = Endpoint::open(Arc::clone(&sessions), self.note)?;
         let start = |_| Sidecar::new(Arc::clone(&self.task_sets.command));
         let sidecars = (0..process.processes).map(start).collect::<Result<Vec<Sidecar>>>()?;

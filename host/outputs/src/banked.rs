@@ -1,11 +1,10 @@
 //! `bank.parquet`: rollouts by prompt that were sampled before, for simulated runs. Columns have the same
 //! names and meanings as in a run's own table.
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::BufWriter;
 use std::path::Path;
 
-use allot_base::{Error, Result};
+use allot_base::{Result, replace};
 
 use super::columns::{Column, Columns, Sheet, told};
 
@@ -48,21 +47,12 @@ const GROUP: usize = 1 << 18;
 
 /// Writes a bank, replacing any existing file. The file appears complete or not at all.
 pub fn write(path: &Path, rows: &[BankedRow<'_>]) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let aside = path.with_file_name(format!(".{name}.part"));
-    let written = File::create(&aside).and_then(|file| {
+    replace(path, |file| {
         let sheet = Sheet::new(BufWriter::new(file), columns(), "prompt", &[]);
         let ended = sheet.and_then(|mut sheet| {
             rows.chunks(GROUP).try_for_each(|rows| sheet.write(rows))?;
             sheet.finish()
         });
-        let mut file = ended.map_err(told)?;
-        file.flush()?;
-        file.into_inner()?.sync_all()?;
-        std::fs::rename(&aside, path)
-    });
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&aside);
-        Error::file("write", path, &e)
+        ended.map_err(told)?.into_inner()?.sync_all()
     })
 }

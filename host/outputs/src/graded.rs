@@ -1,10 +1,9 @@
 //! Verdicts on answers, as written by `allot grade`: JSON lines or parquet.
 
-use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use allot_base::{Error, Result};
+use allot_base::{Result, replace};
 use serde_json::{Value, json};
 
 use super::columns::{Column, Columns, Sheet, told};
@@ -57,14 +56,16 @@ fn columns() -> Columns<GradedRow> {
     ]
 }
 
-/// Writes verdicts over any existing file: parquet if it is named `.parquet` or `.pq`, else JSON lines.
+/// Writes verdicts, replacing any existing file: parquet if it is named `.parquet` or `.pq`, else JSON lines. The file appears
+/// complete or not at all.
 ///
 /// # Errors
 ///
 /// The file cannot be written.
 pub fn write(path: &Path, rows: &[GradedRow]) -> Result<()> {
     let parquet = path.extension().is_some_and(|ending| ending == "parquet" || ending == "pq");
-    let written = File::create(path).map(BufWriter::new).and_then(|mut file| {
+    replace(path, |file| {
+        let mut file = BufWriter::new(file);
         if parquet {
             let sheet = Sheet::new(file, columns(), "row", &["error"]);
             let mut sheet = sheet.map_err(told)?;
@@ -74,6 +75,5 @@ pub fn write(path: &Path, rows: &[GradedRow]) -> Result<()> {
             rows.iter().try_for_each(|row| writeln!(file, "{}", row.json()))?;
         }
         file.flush()
-    });
-    written.map_err(|e| Error::file("write", path, &e))
+    })
 }

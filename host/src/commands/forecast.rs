@@ -3,11 +3,12 @@
 mod page;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::PathBuf;
 
 use allot_allocation::shown;
 use allot_bank::{Bank, Fit, Profile, Told, Unit};
-use allot_base::{Error, Exit, Result, listed};
+use allot_base::{Error, Exit, Result, listed, replace};
 use allot_config::setting;
 use allot_report::forecast::finding;
 use allot_report::number;
@@ -57,7 +58,6 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     let files = command.logs.files()?;
     if let Some(file) = &command.page {
         logs::spared(&files, file, "--page")?;
-        place(file)?;
     }
     let (bank, told) = command.logs.read(&files, screen)?;
     one_run(&told)?;
@@ -81,7 +81,7 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     screen.draw("");
     if let Some(file) = &command.page {
         let page = page::of(command, &forecast, &profile, &about, (reading, pass_rates));
-        std::fs::write(file, forecast_html(&page)).map_err(|e| Error::file("write", file, &e))?;
+        replace(file, |out| out.write_all(forecast_html(&page).as_bytes()))?;
         screen.tell(format_args!("the page is in {}", file.display()));
     }
     if command.json {
@@ -94,16 +94,6 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let failed = forecast.left_out.iter().any(|(name, _)| command.policies.contains(name));
     Ok(if failed { Exit::Bad } else { Exit::Good })
-}
-
-/// Checks that a page can be written where it is to be, before anything is computed.
-fn place(file: &Path) -> Result<()> {
-    if file.is_dir() {
-        let what = format!("`{}` is a folder; expected a file for the page", shown::path(file));
-        return Err(Error::new(what).hint("name a file with --page, such as forecast.html"));
-    }
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::read_dir(folder).map(|_| ()).map_err(|e| Error::file("write", file, &e))
 }
 
 /// Refuses rollouts of several runs of a comparison: their models differ, and a step of one is none of another.

@@ -15,6 +15,7 @@ use allot_settings::AnyGrader;
 use allot_tasks::dataset::{Answered, AnsweredField};
 use clap::Args;
 
+use super::logs::spared;
 use crate::screen::Screen;
 use crate::{opened, policy_loader};
 use answers::Answers;
@@ -51,6 +52,9 @@ const PORTION: usize = 1024;
 pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     let resolved = command.config.join("resolved.toml");
     let file = if command.config.is_dir() { &resolved } else { &command.config };
+    if let Some(out) = &command.out {
+        spared(&[file.clone(), command.answers.clone()], out, "--out")?;
+    }
     let config = GradeConfig::of(&opened::config(file, &command.overrides, screen)?)?;
     let answers = Answers::read(&command.answers, &columns(&command.columns)?, &config)?;
     policy_loader::compile_graders(&config.reward, screen);

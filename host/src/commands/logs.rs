@@ -161,13 +161,20 @@ impl Logs {
     }
 }
 
-/// Refuses to write a file that is read.
+/// Checks, before anything is computed, that a file can be written where an option says: it is none of those that are read, and
+/// no folder, and its folder is there.
 pub fn spared(files: &[PathBuf], out: &Path, option: &str) -> Result<()> {
     let is_same = |file: &&PathBuf| matches!((std::fs::canonicalize(file), std::fs::canonicalize(out)), (Ok(a), Ok(b)) if a == b);
-    files.iter().find(is_same).map_or(Ok(()), |file| {
+    if let Some(file) = files.iter().find(is_same) {
         let what = format!("`{}` would be overwritten while it is read", shown::path(file));
-        Err(Error::new(what).hint(format!("name another file with {option}")))
-    })
+        return Err(Error::new(what).hint(format!("name another file with {option}")));
+    }
+    if out.is_dir() {
+        let what = format!("`{}` is a folder; expected a file", shown::path(out));
+        return Err(Error::new(what).hint(format!("name a file with {option}")));
+    }
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::read_dir(folder).map(|_| ()).map_err(|e| Error::file("write", out, &e))
 }
 
 /// Returns the checked options.

@@ -14,6 +14,7 @@ mod source;
 pub use filters::{format, join, replace, string, times};
 pub use source::newlines;
 
+use allot_base::panics::caught;
 use minijinja::machinery::{eval, make_string_output};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
@@ -72,8 +73,10 @@ impl Template {
         let mut out = make_string_output(&mut text);
         let program = self.compiled.borrow_dependent();
         let context = context.into();
-        let done =
-            eval(&self.environment, &program.main, context, &program.blocks, &mut out, AutoEscape::None);
+        let eval =
+            || eval(&self.environment, &program.main, context, &program.blocks, &mut out, AutoEscape::None);
+        // minijinja panics at a few things, such as `loop.cycle()`.
+        let done = caught(eval).unwrap_or_else(|said| Err(invalid(format!("it can't be rendered: {said}"))));
         // If the limit was exceeded, that is the cause of any other error.
         made::within()?;
         done?;
@@ -104,9 +107,10 @@ fn on_a_stack<T: Send>(source: &str, work: impl FnOnce() -> Result<T, Error> + S
     }
     let stack = (1 << 20) + STACK_A_BYTE * bytes;
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, work);
+        let thread = std::thread::Builder::new().stack_size(stack).spawn_scoped(scope, || caught(work));
         let thread = thread.map_err(|e| invalid(format!("could not start a thread to parse it: {e}")))?;
-        thread.join().map_err(|_| invalid("its parser failed"))?
+        let done = thread.join().map_err(|_| invalid("its parser failed"))?;
+        done.map_err(|said| invalid(format!("its parser failed: {said}")))?
     })
 }
 

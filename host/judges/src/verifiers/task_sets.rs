@@ -29,6 +29,8 @@ pub struct TaskSets {
     pub(super) command: Arc<SidecarCommand>,
     /// The identity of the packages, the script and the settings, for the record.
     pub identity: Identity,
+    /// Number of tokens of the model's tokenizer.
+    pub(super) vocabulary: usize,
     sets: Vec<Set>,
 }
 
@@ -131,7 +133,7 @@ impl TaskSets {
         sidecar.words.push(json!(sets.iter().map(|set| &set.beginning).collect::<Vec<_>>()).to_string());
         let identity = sidecar.identity(&greeting)?;
         sidecar.known = Some(identity.clone());
-        Ok(Self { command: Arc::new(sidecar), identity, sets })
+        Ok(Self { command: Arc::new(sidecar), identity, vocabulary: tokens.vocabulary(), sets })
     }
 
     /// Returns how this differs from a run's environment as its record has it, as a clause of a sentence.
@@ -170,6 +172,13 @@ impl Probed {
         let Some(first) = self.first.first() else {
             return Err(Error::new(format!("verifiers said nothing of `{task}`")));
         };
+        let size = tokens.vocabulary();
+        if let Some(token) = self.first.iter().flatten().find(|token| **token as usize >= size) {
+            let what = format!(
+                "prompts of `{task}` have token {token}; expected one below {size}, as the tokenizer has"
+            );
+            return Err(Error::new(what).hint("use a renderer of the model's own tokenizer"));
+        }
         let as_rendered = |(first, problem): (&Vec<u32>, &&Problem)| {
             let rendered = tokens.before_first(&messages(problem), &Value::Null);
             rendered.is_ok_and(|own| !own.is_empty() && first.starts_with(&own))
