@@ -105,6 +105,8 @@ pub struct Judgement {
     pub parts: Vec<Part>,
     /// The share of passed tests, if the answer is graded by tests.
     pub share: Option<f32>,
+    /// Whether math-verify's verdict is certain without an interpreter, if that is the grader, in the sandbox.
+    pub certain: Option<bool>,
 }
 
 impl From<bool> for Judgement {
@@ -273,7 +275,7 @@ impl Said {
             let reward = reward.map(|x| number("reward", x)).transpose()?;
             let part = |(name, x): (String, f64)| number(&format!("`{name}`"), x).map(|x| (name, x));
             let parts = parts.into_iter().map(part).collect::<Result<_, _>>()?;
-            Ok(Judgement { correct, reward, parts, share: None })
+            Ok(Judgement { correct, reward, parts, ..Judgement::default() })
         };
         Some(judgement())
     }
@@ -288,7 +290,7 @@ mod tests {
         let said = |line: &str| opinion(line.as_bytes(), 7);
         let judged = |correct, reward, parts: &[(&str, f32)]| {
             let parts = parts.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
-            Some(Ok(Judgement { share: None, correct, reward, parts }))
+            Some(Ok(Judgement { correct, reward, parts, ..Judgement::default() }))
         };
         assert_eq!(said("{\"id\":7,\"correct\":true}\n"), Some(Ok(true.into())));
         assert_eq!(said(r#"{"id":7,"correct":false,"error":null,"found":"5"}"#), Some(Ok(false.into())));
