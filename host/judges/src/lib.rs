@@ -27,6 +27,7 @@ pub mod graders;
 pub mod http;
 pub mod identity;
 pub mod math;
+mod output;
 mod portions;
 pub mod process;
 pub mod processes;
