@@ -136,7 +136,7 @@ impl Buffered {
             |i: &RolloutId| Outcome { signals: signals(i), ..Outcome::of(samples[i].prompt, 0, 0.1, false) };
         run.buffer.add(ids.iter().map(outcome));
         let rows = ids.iter().map(|id| row(id.0, &samples[id])).collect();
-        let verdict = Some(Verdict::plain(0.3, true));
+        let verdict = Some(Verdict { certain: Some(true), ..Verdict::plain(0.3, true) });
         let paid = vec![Paid { place: 1, sample: sample(rollouts), verdict }];
         Self { run, samples, paid, rows }
     }

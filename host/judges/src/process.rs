@@ -110,7 +110,11 @@ impl Process {
         limit: Duration,
     ) -> Result<Result<Vec<Opinion>, String>, Failure> {
         let line = next.map(|next| protocol::list(self.asked + 1, self.greeting.lists, next));
-        let opinions = self.opinions(line, count, limit).await?;
+        let opinions = if count == 1 {
+            Ok(vec![self.exchange(line, limit, LONGEST.0, protocol::opinion).await?])
+        } else {
+            self.opinions(line, count, limit).await?
+        };
         let fit = PORTION.as_secs_f64() * count as f64 / self.began.elapsed().as_secs_f64().max(1e-9);
         self.portion = (fit as usize).clamp(1, MOST.0.min(MOST.1 * self.portion));
         self.began = Instant::now();

@@ -68,12 +68,17 @@ pub fn group<'q>(id: u64, questions: impl Iterator<Item = &'q Question>) -> Stri
     several(id, "group", questions)
 }
 
-/// Returns the line about answers that are judged one by one, for a process that takes them in this form, with its end.
+/// Returns the line about answers that are judged one by one, for a process that takes them in this form, with its end. A
+/// single one is asked about without a list.
 pub fn list<'q>(id: u64, lists: Lists, questions: impl Iterator<Item = &'q Question>) -> Vec<u8> {
-    if lists != Lists::Pickle {
-        return (several(id, "list", questions) + "\n").into_bytes();
+    let questions: Vec<&Question> = questions.collect();
+    if let [question] = questions[..] {
+        return (question.line(id) + "\n").into_bytes();
     }
-    let asked: Vec<Asked<'_>> = questions.map(|question| question.asked(None)).collect();
+    if lists != Lists::Pickle {
+        return (several(id, "list", questions.into_iter()) + "\n").into_bytes();
+    }
+    let asked: Vec<Asked<'_>> = questions.into_iter().map(|question| question.asked(None)).collect();
     let pickled = serde_pickle::to_vec(&asked, SerOptions::new())
         .expect("lists of texts under fixed names can be pickled");
     let mut line = format!("{{\"id\":{id},\"pickle\":{}}}\n", pickled.len()).into_bytes();
