@@ -229,7 +229,9 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
         let real = rollouts.as_deref().map(|batch| Rc::new(batch.every_fourth(100)));
         if let Some(math) = &math {
             // All of them: most verdicts are certain without the sandbox, and a few take long there.
-            for (on, batch) in [("GSM8K, all, in the sandbox", &gsm8k), ("rollouts, all, in the sandbox", &rollouts)] {
+            for (on, batch) in
+                [("GSM8K, all, in the sandbox", &gsm8k), ("rollouts, all, in the sandbox", &rollouts)]
+            {
                 let Some(batch) = batch else { continue };
                 add("math-verify", on, batch, Ours::Math(Rc::clone(math)), "math_verify", &[1]);
             }

@@ -68,5 +68,10 @@ fn rate(answers: usize, once: &mut dyn FnMut()) -> f64 {
 /// The median, and the quartiles.
 fn spread(mut ratios: Vec<f64>) -> String {
     ratios.sort_by(f64::total_cmp);
-    format!("{} ({} to {})", shown(ratios[ROUNDS / 2]), shown(ratios[ROUNDS / 4]), shown(ratios[ROUNDS - 1 - ROUNDS / 4]))
+    format!(
+        "{} ({} to {})",
+        shown(ratios[ROUNDS / 2]),
+        shown(ratios[ROUNDS / 4]),
+        shown(ratios[ROUNDS - 1 - ROUNDS / 4])
+    )
 }

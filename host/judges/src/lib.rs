@@ -63,8 +63,7 @@ pub struct Verdict {
 }
 
 /// The verdict of a rollout that could not be graded.
-pub const UNSCORABLE: Verdict =
-    Verdict { reward: None, correct: false, parts: Vec::new(), certain: None };
+pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false, parts: Vec::new(), certain: None };
 
 impl Verdict {
     /// Returns a verdict whose reward has no parts.

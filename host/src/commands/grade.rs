@@ -91,7 +91,11 @@ fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
 }
 
 /// Returns the verdicts, in the order of the answers, and how many of them were certain without math-verify.
-fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> Result<(Vec<GradedRow>, Certain)> {
+fn graded(
+    config: &GradeConfig,
+    answers: &Answers,
+    screen: &mut Screen<'_>,
+) -> Result<(Vec<GradedRow>, Certain)> {
     if config.reward.each().iter().any(|one| one.grader == Some(AnyGrader::Episode)) {
         let error =
             Error::new("grader `episode` takes the rewards of an environment, and these answers have none");
