@@ -168,8 +168,6 @@ fn share(part: f64, whole: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use allot_judges::{UNSCORABLE, Verdict};
-
     use super::*;
 
     #[test]
@@ -203,18 +201,5 @@ mod tests {
         assert_eq!(of("tokens_per_second"), Some(12.0));
         // A policy's own metric is the mean over the calls that returned it.
         assert_eq!((of("policy/odds"), of("policy/kept")), (Some(1.0), Some(7.0)));
-    }
-
-    #[test]
-    fn certain_verdicts_are_counted_across_a_checkpoint() {
-        let verdict = |certain| Verdict { certain, ..Verdict::plain(1.0, true) };
-        let mut tally = StepTally::default();
-        tally.add_certain(Certain::of(&[verdict(Some(true)), verdict(None), UNSCORABLE]));
-        let saved = serde_json::to_string(&tally).unwrap_or_default();
-        let mut tally: StepTally = serde_json::from_str(&saved).unwrap_or_default();
-        tally.add_certain(Certain::of(&[verdict(Some(false)), verdict(Some(true)), verdict(Some(true))]));
-        let numbers = tally.numbers(&StepEnd::default(), 1.0, 0);
-        let of = |name: &str| numbers.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
-        assert_eq!((of("math_verify/judged"), of("math_verify/certain")), (Some(4.0), Some(0.75)));
     }
 }
