@@ -4,8 +4,8 @@
 //! `PEER` names a Python that has the peers (`benches/peers/graders` makes one), `ALLOT_DATA` a folder with `gsm8k` and
 //! `qwen_eval`, real answers; `ALLOT_PYTHON`, `ALLOT_WHEELS` and `ALLOT_HUMANEVAL` what `.ci/toolchains` fetches; `ALLOT_GRADERS` a folder with
 //! `rust.wasm` and `python.wasm`, built from what `allot new --kind grader` makes. What is missing is left out. `DIFFERENCES` names a file for each question on which the two differ. Graders that are named after
-//! `--` are measured alone; `lists` are those that are processes, [by how many answers](lists) they are asked about, or those of them that are
-//! named, too.
+//! `--` are measured alone; `lists` are those that are processes, [by how many answers](lists) they are asked about, or
+//! those of them that are named, too.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
