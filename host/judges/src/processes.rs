@@ -97,7 +97,9 @@ impl Processes {
                     return;
                 }
                 self.shared.idle().push(process);
-                batch.into_iter().for_each(|(place, question)| self.hand_out(place, question));
+                for (place, question) in batch {
+                    self.hand_out(place, question);
+                }
             }
             None => self.hand_out(place, question),
         }
