@@ -4,7 +4,8 @@
 //! `PEER` names a Python that has the peers (`benches/peers/graders` makes one), `ALLOT_DATA` a folder with `gsm8k` and
 //! `qwen_eval`, real answers; `ALLOT_PYTHON`, `ALLOT_WHEELS` and `ALLOT_HUMANEVAL` what `.ci/toolchains` fetches; `ALLOT_GRADERS` a folder with
 //! `rust.wasm` and `python.wasm`, built from what `allot new --kind grader` makes. What is missing is left out. `DIFFERENCES` names a file for each question on which the two differ. Graders that are named after
-//! `--` are measured alone; `lists` are those that are processes, [by how many answers](lists) they are asked about.
+//! `--` are measured alone; `lists` are those that are processes, [by how many answers](lists) they are asked about, or
+//! those of them that are named, too.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -69,7 +70,7 @@ fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wanted = |grader: &str| only.is_empty() || only.iter().any(|name| name == grader);
     if wanted("lists") && !only.is_empty() {
-        return lists();
+        return lists(&only);
     }
     let mut file = std::env::var_os("DIFFERENCES").map(|path| File::create(path).unwrap());
     println!("| grader | on | peer | threads | ours, verdicts/s | peer, verdicts/s | ours ÷ peer | differ |");
@@ -168,12 +169,13 @@ fn shown(x: f64) -> String {
 }
 
 /// Graders that are processes, by how many answers they are asked about at a time.
-fn lists() {
+fn lists(only: &[String]) {
     println!(
         "| grader | on | processes | answers at a time | ours/s | in memory/s | ratio | by a line/s | ratio |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    let graders = ["functions", "command", "environment"];
+    let mut graders = vec!["functions", "command", "environment"];
+    graders.retain(|grader| only.len() == 1 || only.iter().any(|name| name == grader));
     for row in rows(&|grader| graders.contains(&grader)).iter().filter(|row| graders.contains(&row.grader)) {
         for processes in [1, 2] {
             lists::measure(row.grader, row.on, &row.ours, row.peer, processes, &row.batch);
@@ -225,6 +227,15 @@ fn rows(wanted: &dyn Fn(&str) -> bool) -> Vec<Row> {
             Rc::new(Math::open(&wheels, &python, allot_base::cache("python").as_deref()).unwrap())
         });
         let real = rollouts.as_deref().map(|batch| Rc::new(batch.every_fourth(100)));
+        if let Some(math) = &math {
+            // All of them: most verdicts are certain without the sandbox, and a few take long there.
+            for (on, batch) in
+                [("GSM8K, all, in the sandbox", &gsm8k), ("rollouts, all, in the sandbox", &rollouts)]
+            {
+                let Some(batch) = batch else { continue };
+                add("math-verify", on, batch, Ours::Math(Rc::clone(math)), "math_verify", &[1]);
+            }
+        }
         for (on, batch) in [("cases", Some(&quick)), ("rollouts", real.as_ref())] {
             let Some(batch) = batch else { continue };
             let processes = GraderCommand::math_verify(&in_python, batch.questions[0].clone());

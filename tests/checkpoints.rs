@@ -18,9 +18,10 @@ use allot::tally::StepTally;
 use allot::world::Paid;
 use allot_allocation::{Ledger, Limits, Order, Outcome, Pool, PromptId, RolloutBuffer, RolloutId, Spent};
 use allot_engine::{Answer, Sample, SamplingMask};
-use allot_judges::Verdict;
+use allot_judges::math::Certain;
+use allot_judges::{UNSCORABLE, Verdict};
 use allot_outputs::rollouts::{Purpose, RolloutRow};
-use allot_record::Mark;
+use allot_record::{Mark, StepEnd};
 
 /// The system's allocator, which counts what it has given out.
 struct Counting;
@@ -136,7 +137,7 @@ impl Buffered {
             |i: &RolloutId| Outcome { signals: signals(i), ..Outcome::of(samples[i].prompt, 0, 0.1, false) };
         run.buffer.add(ids.iter().map(outcome));
         let rows = ids.iter().map(|id| row(id.0, &samples[id])).collect();
-        let verdict = Some(Verdict::plain(0.3, true));
+        let verdict = Some(Verdict { certain: Some(true), ..Verdict::plain(0.3, true) });
         let paid = vec![Paid { place: 1, sample: sample(rollouts), verdict }];
         Self { run, samples, paid, rows }
     }
@@ -256,4 +257,20 @@ fn a_damaged_or_foreign_checkpoint_is_refused_with_a_reason() {
     let error = refused();
     assert!(error.what.ends_with("is a checkpoint of format 3; this program reads format 4"), "{error}");
     assert!(error.hints[0].starts_with("begin a new run from its model"), "{error}");
+}
+
+#[test]
+fn certain_verdicts_are_counted_across_a_checkpoint() {
+    let verdict = |certain| Verdict { certain, ..Verdict::plain(1.0, true) };
+    let mut tally = StepTally::default();
+    tally.add_certain(Certain::of(&[verdict(Some(true)), verdict(None), UNSCORABLE]));
+    let saved = serde_json::to_string(&tally).unwrap();
+    let mut tally: StepTally = serde_json::from_str(&saved).unwrap();
+    tally.add_certain(Certain::of(&[verdict(Some(false)), verdict(Some(true)), verdict(Some(true))]));
+    let numbers = tally.numbers(&StepEnd::default(), 1.0, 0);
+    let of = |name: &str| numbers.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+    assert_eq!((of("math_verify/judged"), of("math_verify/certain")), (Some(4.0), Some(0.75)));
+    // A verdict that waits for the rest of its round is kept with it.
+    let kept = serde_json::to_string(&verdict(Some(false))).unwrap();
+    assert_eq!(serde_json::from_str::<Verdict>(&kept).unwrap(), verdict(Some(false)));
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use allot_base::Error;
 use allot_config::train::TrainConfig;
 use allot_judges::processes::{GraderCommand, Processes};
-use allot_judges::protocol::{Opinion, Question};
+use allot_judges::protocol::{Judgement, Opinion, Question};
 use allot_judges::sandboxed::Sandboxed;
 use allot_settings::reward::JudgeConfig;
 use allot_settings::{AnyGrader, PythonConfig};
@@ -385,6 +385,15 @@ async fn math_verify_is_asked_in_the_sandbox_too() {
     let wanted = [Ok(true), Err(unread.to_owned()), Ok(false), Ok(true), Ok(false)];
     for ((place, got), wanted) in got.iter().zip(wanted) {
         assert_eq!(got.clone().map(|judgement| judgement.correct), wanted.map(Some), "{place}");
+    }
+    // Whether a verdict is certain without the sandbox does not change when it is known.
+    for _ in 0..2 {
+        sandboxed.begin(0, asked(&["5"], r"So it is \boxed{5}."));
+        sandboxed.begin(1, asked(&["(x+1)^2"], r"\boxed{x^2+2x+1}"));
+        let mut got = sandboxed.finish().await.unwrap();
+        got.sort_by_key(|(place, _)| *place);
+        let certain = |is| Ok(Judgement { certain: Some(is), ..true.into() });
+        assert_eq!(got, [(0, certain(true)), (1, certain(false))]);
     }
 }
 

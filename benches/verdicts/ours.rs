@@ -72,7 +72,7 @@ impl Ours {
             }
             Self::Math(math) => {
                 let math = &**math;
-                let judge = |q: &Question| math.judge(&q.gold, &q.answer, limits()).ok();
+                let judge = |q: &Question| verdict(math.judge(&q.gold, &q.answer, limits()));
                 Box::new(move |n| spread(threads, &all[..n], judge))
             }
             Self::Processes(judge) => {

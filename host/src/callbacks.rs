@@ -9,6 +9,7 @@ use allot_sandbox::{Fault, LogLine};
 use crate::stop::Stop;
 use crate::world::World;
 use allot_base::Error;
+use allot_judges::math::Certain;
 use allot_judges::protocol::Part;
 
 /// A policy: a component in its sandbox, or a function in a test.
@@ -37,6 +38,8 @@ pub struct CameIn<'a, A> {
     pub outcomes: &'a [Outcome],
     /// The parts of each rollout's reward.
     pub parts: &'a [Vec<Part>],
+    /// How many of their rewards math-verify has given, and how many of these were certain without it.
+    pub certain: Certain,
 }
 
 /// Whether a run continues.

@@ -334,12 +334,13 @@ impl<'p> Callbacks<AnyEngine, Graded, Decider<'p>> for RunRecorder<'_, '_> {
     }
 
     fn sampled(&mut self, came: CameIn<'_, Answer>) -> std::result::Result<(), Stop> {
-        let CameIn { round, first, samples, outcomes, parts } = came;
+        let CameIn { round, first, samples, outcomes, parts, certain } = came;
         if let Some(sample) = samples.iter().find(|s| !s.log_prob.is_finite()) {
             let what = format!("probabilities in step {} are", round.step);
             return Err(Stop::NotFinite { what, updates: sample.version });
         }
         self.totals.sampled(outcomes);
+        self.step.add_certain(certain);
         for (i, (sample, outcome)) in samples.iter().zip(outcomes).enumerate() {
             self.step.add(outcome);
             self.totals.prompt_tokens +=

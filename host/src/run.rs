@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use allot_allocation::{Geometry, Grant, GrantLine, Outcome, PromptId, RolloutBuffer, RolloutId, View};
 use allot_engine::{Engine, EngineError, Example, Purpose, Sample};
+use allot_judges::math::Certain;
 use allot_judges::{Reward, UNSCORABLE, Verdict};
 use allot_loop::{Learned, Next, Round, Scores};
 use allot_record::{End, Line, Phase};
@@ -199,6 +200,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
         verdicts: Vec<Verdict>,
         callbacks: &mut impl Callbacks<E, R, P>,
     ) -> Result<(), Stop> {
+        let certain = Certain::of(&verdicts);
         let (outcomes, parts): (Vec<Outcome>, Vec<_>) = samples
             .iter()
             .zip(verdicts)
@@ -217,7 +219,7 @@ impl<E: Engine, R: Reward<E::Answer>, P: Decide> World<E, R, P> {
             self.record.write(&Line::Rollouts(rollouts))?;
         }
         let first = took.first;
-        let came = CameIn { round, first, samples: &samples, outcomes: &outcomes, parts: &parts };
+        let came = CameIn { round, first, samples: &samples, outcomes: &outcomes, parts: &parts, certain };
         callbacks.sampled(came)?;
         let scored =
             (first.0..).map(RolloutId).zip(samples).zip(&outcomes).filter(|(_, o)| o.reward.is_some());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_allocation::{Outcome, Plan, PromptId, is_zero};
 
+use allot_judges::math::Certain;
 use allot_record::StepEnd;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub struct StepTally {
     /// Lengths of the rollouts that were not truncated.
     ended: Vec<u32>,
     unscorable: u64,
+    /// Rewards by math-verify.
+    #[serde(default, skip_serializing_if = "Certain::is_none")]
+    certain: Certain,
     /// Turns of all rollouts that are episodes, and tokens that they read from their environments.
     #[serde(default, skip_serializing_if = "is_zero")]
     turns: u64,
@@ -41,6 +45,11 @@ impl StepTally {
     /// Adds rollouts that were requested and not granted.
     pub fn add_clipped(&mut self, rollouts: u64) {
         self.clipped += rollouts;
+    }
+
+    /// Adds rewards by math-verify.
+    pub fn add_certain(&mut self, certain: Certain) {
+        self.certain += certain;
     }
 
     /// Adds the metrics of a plan.
@@ -98,6 +107,11 @@ impl StepTally {
         if self.turns > 0 {
             numbers.push(("num_turns/mean", self.turns as f64 / sampled));
             numbers.push(("read_tokens/mean", self.read as f64 / sampled));
+        }
+        let Certain { judged, certain } = self.certain;
+        if judged > 0 {
+            numbers.push(("math_verify/judged", judged as f64));
+            numbers.push(("math_verify/certain", certain as f64 / judged as f64));
         }
         if self.clipped > 0 {
             numbers.push(("budget/clipped", self.clipped as f64));
@@ -173,6 +187,7 @@ mod tests {
             tally.plan(&Plan { metrics, ..Plan::of(action) });
         }
         let numbers = tally.numbers(&StepEnd::default(), 2.0, 100);
+        assert!(numbers.iter().all(|(name, _)| !name.starts_with("math_verify/")), "nobody has asked it");
         let of = |name: &str| numbers.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
         assert_eq!(of("reward"), Some(0.8));
         // Over all rollouts, with n - 1.

@@ -267,5 +267,5 @@ fn asked(question: &Question) -> Asked<'_> {
 
 fn judgement(score: Score) -> Judgement {
     let Score { correct, reward, parts } = score;
-    Judgement { correct, reward, parts, share: None }
+    Judgement { correct, reward, parts, ..Judgement::default() }
 }

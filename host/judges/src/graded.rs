@@ -124,7 +124,7 @@ fn said(episode: &Episode) -> Opinion {
         return Err(trouble.clone().unwrap_or_else(|| "the environment gave no reward".to_owned()));
     }
     let reward = reward.filter(|_| parts.is_empty());
-    Ok(Judgement { correct: *correct, reward, parts: parts.clone(), share: None })
+    Ok(Judgement { correct: *correct, reward, parts: parts.clone(), ..Judgement::default() })
 }
 
 impl Graded {

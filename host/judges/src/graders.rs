@@ -147,9 +147,11 @@ impl Graders {
 
     /// Returns the verdict of the only grader.
     fn alone(&self, tokens: u32, opinion: Opinion) -> std::result::Result<Verdict, String> {
-        let (reward, correct, parts) = self.judged(&self.config, tokens, opinion?)?;
+        let judgement = opinion?;
+        let certain = judgement.certain;
+        let (reward, correct, parts) = self.judged(&self.config, tokens, judgement)?;
         let correct = correct.ok_or_else(|| format!("the grader {UNDECIDED}"))?;
-        Ok(Verdict { reward: Some(reward), correct, parts })
+        Ok(Verdict { reward: Some(reward), correct, parts, certain })
     }
 
     /// Returns the verdict of several graders, given with their indices: the weighted sum of their parts.
@@ -157,10 +159,13 @@ impl Graders {
     fn together(&self, tokens: u32, opinions: Vec<(usize, Opinion)>) -> std::result::Result<Verdict, String> {
         let marked = opinions.iter().any(|(i, _)| self.config.graders[*i].decides == Some(true));
         let first = opinions.iter().position(|(i, _)| self.config.graders[*i].decides != Some(false));
-        let (mut sum, mut correct, mut parts) = (0.0, None, Vec::new());
+        let (mut sum, mut correct, mut parts, mut certain) = (0.0, None, Vec::new(), None);
         for (at, (i, opinion)) in opinions.into_iter().enumerate() {
             let one = &self.config.graders[i];
             let name = one.part();
+            // Each of its math-verify graders has to be certain.
+            let is_certain = opinion.as_ref().ok().and_then(|judgement| judgement.certain);
+            certain = is_certain.map(|is| is && certain.unwrap_or(true)).or(certain);
             let judged = opinion.and_then(|judgement| self.judged(one, tokens, judgement));
             let (reward, right, within) = judged.map_err(|why| format!("`{name}`: {why}"))?;
             if if marked { one.decides == Some(true) } else { first == Some(at) } {
@@ -176,7 +181,7 @@ impl Graders {
             return Err("the parts of a reward add up to a number that is too large".to_owned());
         }
         let correct = correct.ok_or_else(|| "no grader says whether the answer is correct".to_owned())?;
-        Ok(Verdict { reward: Some(reward), correct, parts })
+        Ok(Verdict { reward: Some(reward), correct, parts, certain })
     }
 
     /// Returns the result of one grader's judgement, with its length penalty.
@@ -198,7 +203,7 @@ impl Graders {
 /// Returns the result of a judgement before any penalty: the reward, whether the answer is correct (if the
 /// grader decides that), and the reward's parts. An error says what the judgement lacks.
 pub fn reward(config: &RewardConfig, judgement: Judgement) -> std::result::Result<Judged, String> {
-    let Judgement { correct, reward, parts, share } = judgement;
+    let Judgement { correct, reward, parts, share, .. } = judgement;
     let partial = share.filter(|_| config.python.as_ref().is_some_and(|python| python.partial));
     let reward = reward.or_else(|| partial.map(|share| config.wrong + share * (config.right - config.wrong)));
     let told = if parts.is_empty() { reward } else { Some(weighed(config, &parts)?) };

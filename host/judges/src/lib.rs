@@ -27,6 +27,7 @@ pub mod graders;
 pub mod http;
 pub mod identity;
 pub mod math;
+mod output;
 mod portions;
 pub mod process;
 pub mod processes;
@@ -55,15 +56,19 @@ pub struct Verdict {
     pub correct: bool,
     /// The reward's named parts, if a grader gives them.
     pub parts: Vec<Part>,
+    /// Whether what math-verify in the sandbox says of it is [certain without an interpreter](math); none without
+    /// that grader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certain: Option<bool>,
 }
 
 /// The verdict of a rollout that could not be graded.
-pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false, parts: Vec::new() };
+pub const UNSCORABLE: Verdict = Verdict { reward: None, correct: false, parts: Vec::new(), certain: None };
 
 impl Verdict {
     /// Returns a verdict whose reward has no parts.
     pub fn plain(reward: f32, correct: bool) -> Self {
-        Self { reward: Some(reward), correct, parts: Vec::new() }
+        Self { reward: Some(reward), correct, parts: Vec::new(), certain: None }
     }
 }
 

@@ -17,6 +17,11 @@
 mod answer;
 mod value;
 
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use super::Verdict;
 use answer::Answer;
 use value::Value;
 
@@ -36,6 +41,38 @@ pub fn verdict(gold: &[String], answer: &str) -> Option<bool> {
         return gold.iter().zip(&each).all(is_read).then_some(true);
     }
     each.into_iter().collect::<Option<Vec<_>>>().map(|_| false)
+}
+
+/// Rewards with a verdict of math-verify in the sandbox, and those of them that were certain without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certain {
+    /// Number of rewards.
+    pub judged: u64,
+    /// Number of rewards for which no interpreter was needed.
+    pub certain: u64,
+}
+
+impl Certain {
+    /// Counts verdicts. One without math-verify, or without a reward, is not counted.
+    pub fn of<'v>(verdicts: impl IntoIterator<Item = &'v Verdict>) -> Self {
+        let mut all = Self::default();
+        for certain in verdicts.into_iter().filter_map(|verdict| verdict.certain) {
+            all += Self { judged: 1, certain: u64::from(certain) };
+        }
+        all
+    }
+
+    /// Returns whether there are none.
+    pub fn is_none(&self) -> bool {
+        self.judged == 0
+    }
+}
+
+impl AddAssign for Certain {
+    fn add_assign(&mut self, other: Self) {
+        self.judged += other.judged;
+        self.certain += other.certain;
+    }
 }
 
 /// Returns whether an answer equals a gold answer, which math-verify reads in a box.

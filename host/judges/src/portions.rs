@@ -46,6 +46,18 @@ impl Portions {
         Self { queue: Mutex::default(), changed: Notify::new(), most }
     }
 
+    /// Returns whether no worker takes questions.
+    pub fn is_unattended(&self) -> bool {
+        self.queue().workers == 0
+    }
+
+    /// Returns whether there should be one more worker for what waits.
+    pub fn lacks_worker(&self) -> bool {
+        let mut queue = self.queue();
+        let waits = queue.waiting.len() + queue.whole.len();
+        queue.workers < waits && queue.joined(self.most)
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

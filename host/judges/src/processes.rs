@@ -2,6 +2,9 @@
 //! lists is asked about a portion of answers in one line, and has the next portion before it has answered this one. If a
 //! process fails, another one starts: an answer of a portion is then asked about by itself, and one by itself is unscorable.
 //! So it does not matter which process graded an answer, and with which others.
+//!
+//! Answers that take a process less than a portion's time are kept until there is a portion of them. What is kept at the
+//! end of a round, one answer perhaps, is sent and waited for by the run's own thread, as no other thread has to wake then.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,6 +32,8 @@ pub struct Processes {
     workers: Workers<Arc<Portions>, Told>,
     /// What waits for a process in this round.
     waiting: Arc<Portions>,
+    /// Answers that are kept until there is a portion of them, with the process that judges them if the round ends before.
+    kept: Option<(Process, Batch)>,
     /// Answers whose group is not complete, if groups are asked about.
     groups: Groups,
 }
@@ -51,7 +56,7 @@ impl Processes {
             async move { shared.work(&waiting).await }
         });
         let waiting = Arc::new(Portions::new(processes));
-        Self { shared, workers, waiting, groups: Groups::default() }
+        Self { shared, workers, waiting, kept: None, groups: Groups::default() }
     }
 
     /// Returns whether answers are compared.
@@ -73,8 +78,36 @@ impl Processes {
         match self.shared.command.compares {
             Some(Compares::Group) => self.groups.add(question.group, place, question),
             Some(Compares::Round) => self.groups.add(0, place, question),
-            None if self.waiting.add(place, question) => self.workers.begin(Arc::clone(&self.waiting)),
-            None => {}
+            None => self.keep(place, question),
+        }
+    }
+
+    /// Keeps a question until there is a portion for each process, if an idle one is quick and none is at work. Otherwise
+    /// workers ask about it.
+    fn keep(&mut self, place: usize, question: Question) {
+        if self.kept.is_none() && self.waiting.is_unattended() {
+            self.kept = self.shared.quick().map(|process| (process, Batch::new()));
+        }
+        let processes = self.shared.command.processes;
+        match self.kept.take() {
+            Some((process, mut batch)) => {
+                batch.push((place, question));
+                if batch.len() * processes < process.portion() {
+                    self.kept = Some((process, batch));
+                    return;
+                }
+                self.shared.idle().push(process);
+                for (place, question) in batch {
+                    self.hand_out(place, question);
+                }
+            }
+            None => self.hand_out(place, question),
+        }
+    }
+
+    fn hand_out(&mut self, place: usize, question: Question) {
+        if self.waiting.add(place, question) {
+            self.workers.begin(Arc::clone(&self.waiting));
         }
     }
 
@@ -88,13 +121,39 @@ impl Processes {
                 self.workers.begin(Arc::clone(&waiting));
             }
         }
-        Ok(self.workers.finish().await?.into_iter().flatten().collect())
+        let mut told = Told::new();
+        if let Some((process, batch)) = self.kept.take() {
+            self.shared.here(process, batch, &waiting, &mut told).await;
+            while waiting.lacks_worker() {
+                self.workers.begin(Arc::clone(&waiting));
+            }
+        }
+        told.extend(self.workers.finish().await?.into_iter().flatten());
+        Ok(told)
     }
 }
 
 impl Shared {
     fn idle(&self) -> MutexGuard<'_, Vec<Process>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns an idle process that judges several answers in a portion's time, for each process that there may be.
+    fn quick(&self) -> Option<Process> {
+        let mut idle = self.idle();
+        let is_quick = idle.last().is_some_and(|process| process.portion() > self.command.processes);
+        let process = if is_quick { idle.pop() } else { None };
+        process.and_then(|mut process| process.runs().then_some(process))
+    }
+
+    /// Asks a process about a portion in this thread. What fails is asked about by workers.
+    async fn here(&self, mut process: Process, portion: Batch, waiting: &Portions, told: &mut Told) {
+        let sent = process.send(questions(&portion), self.command.limit).await;
+        if sent.is_ok() {
+            process.linger(self.command.limit);
+        }
+        let last = self.portions(process, portion, sent, waiting, told).await;
+        self.idle().extend(last);
     }
 
     /// Asks a process about what waits, until nothing does. Fails if none can be started.
@@ -104,7 +163,9 @@ impl Shared {
             let (process, fresh) = self.ready(last.take()).await?;
             last = match next {
                 Next::Portion(first) if process.greeting().lists != Lists::No => {
-                    self.portions(process, first, waiting, &mut told).await
+                    let mut process = process;
+                    let sent = process.send(questions(&first), self.command.limit).await;
+                    self.portions(process, first, sent, waiting, &mut told).await
                 }
                 // The one that it was cut for took lists, and has ended.
                 Next::Portion(several) if several.len() > 1 => {
@@ -130,17 +191,17 @@ impl Shared {
         }
     }
 
-    /// Asks a process about one portion after the other, and sends each while the one before is judged. Returns the
-    /// process, unless it failed: then nothing is said of the portion that it had.
+    /// Asks a process about one portion after the other, of which it was sent the first, and sends each while the one before
+    /// is judged. Returns the process, unless it failed: then nothing is said of the portion that it had.
     async fn portions(
         &self,
         mut process: Process,
         first: Batch,
+        mut sent: std::result::Result<(), Failure>,
         waiting: &Portions,
         told: &mut Told,
     ) -> Option<Process> {
         let (limit, mut current) = (self.command.limit, first);
-        let mut sent = process.send(questions(&current), limit).await;
         loop {
             // Of slow answers none waits behind another, where a further worker might take it.
             let size = process.portion();

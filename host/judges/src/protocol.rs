@@ -68,12 +68,17 @@ pub fn group<'q>(id: u64, questions: impl Iterator<Item = &'q Question>) -> Stri
     several(id, "group", questions)
 }
 
-/// Returns the line about answers that are judged one by one, for a process that takes them in this form, with its end.
+/// Returns the line about answers that are judged one by one, for a process that takes them in this form, with its end. A
+/// single one is asked about without a list.
 pub fn list<'q>(id: u64, lists: Lists, questions: impl Iterator<Item = &'q Question>) -> Vec<u8> {
-    if lists != Lists::Pickle {
-        return (several(id, "list", questions) + "\n").into_bytes();
+    let questions: Vec<&Question> = questions.collect();
+    if let [question] = questions[..] {
+        return (question.line(id) + "\n").into_bytes();
     }
-    let asked: Vec<Asked<'_>> = questions.map(|question| question.asked(None)).collect();
+    if lists != Lists::Pickle {
+        return (several(id, "list", questions.into_iter()) + "\n").into_bytes();
+    }
+    let asked: Vec<Asked<'_>> = questions.into_iter().map(|question| question.asked(None)).collect();
     let pickled = serde_pickle::to_vec(&asked, SerOptions::new())
         .expect("lists of texts under fixed names can be pickled");
     let mut line = format!("{{\"id\":{id},\"pickle\":{}}}\n", pickled.len()).into_bytes();
@@ -105,6 +110,8 @@ pub struct Judgement {
     pub parts: Vec<Part>,
     /// The share of passed tests, if the answer is graded by tests.
     pub share: Option<f32>,
+    /// Whether math-verify's verdict is certain without an interpreter, if that is the grader, in the sandbox.
+    pub certain: Option<bool>,
 }
 
 impl From<bool> for Judgement {
@@ -273,7 +280,7 @@ impl Said {
             let reward = reward.map(|x| number("reward", x)).transpose()?;
             let part = |(name, x): (String, f64)| number(&format!("`{name}`"), x).map(|x| (name, x));
             let parts = parts.into_iter().map(part).collect::<Result<_, _>>()?;
-            Ok(Judgement { correct, reward, parts, share: None })
+            Ok(Judgement { correct, reward, parts, ..Judgement::default() })
         };
         Some(judgement())
     }
@@ -288,7 +295,7 @@ mod tests {
         let said = |line: &str| opinion(line.as_bytes(), 7);
         let judged = |correct, reward, parts: &[(&str, f32)]| {
             let parts = parts.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
-            Some(Ok(Judgement { share: None, correct, reward, parts }))
+            Some(Ok(Judgement { correct, reward, parts, ..Judgement::default() }))
         };
         assert_eq!(said("{\"id\":7,\"correct\":true}\n"), Some(Ok(true.into())));
         assert_eq!(said(r#"{"id":7,"correct":false,"error":null,"found":"5"}"#), Some(Ok(false.into())));

@@ -69,7 +69,7 @@ impl Guest {
     fn opinion(&self, question: &Question, limits: Limits) -> Opinion {
         match self {
             Self::Trials(python) => opinion(python, question, limits),
-            Self::Math(math) => math.judge(&question.gold, &question.answer, limits).map(Into::into),
+            Self::Math(math) => math.judge(&question.gold, &question.answer, limits),
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Single {
 enum By {
     Grader(Grader),
     Pattern(Regex),
-    Processes(Processes),
+    Processes(Box<Processes>),
     Sandboxed(Sandboxed),
     Http(Box<Http>),
     Components(Components),
@@ -161,7 +161,7 @@ impl By {
                 GraderCommand::functions(functions, &settings, greeting)
             }
         };
-        Ok(Self::Processes(Processes::new(GraderCommand { known, ..command })))
+        Ok(Self::Processes(Box::new(Processes::new(GraderCommand { known, ..command }))))
     }
 }
 

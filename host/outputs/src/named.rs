@@ -128,6 +128,12 @@ pub const ALL: &[Named] = &[
         Trl::None,
     ),
     named(
+        &["math_verify/judged", "math_verify/certain"],
+        "Rollouts of this step with a verdict of grader `math-verify` in the sandbox; the share of them whose verdict was \
+         certain, so that no interpreter was needed; missing if there are none",
+        Trl::None,
+    ),
+    named(
         &["budget/clipped"],
         "Rollouts of this step that were asked for and not granted; missing if there are none",
         Trl::None,

@@ -10,6 +10,7 @@ use allot_base::{Error, Exit, Result, did_you_mean};
 use allot_config::grade::GradeConfig;
 use allot_judges::Verdict;
 use allot_judges::graders::{self, Graders};
+use allot_judges::math::Certain;
 use allot_outputs::graded::{self, GradedRow};
 use allot_settings::AnyGrader;
 use allot_tasks::dataset::{Answered, AnsweredField};
@@ -58,11 +59,11 @@ pub fn run(command: &Grade, screen: &mut Screen<'_>) -> Result<Exit> {
     let config = GradeConfig::of(&opened::config(file, &command.overrides, screen)?)?;
     let answers = Answers::read(&command.answers, &columns(&command.columns)?, &config)?;
     policy_loader::compile_graders(&config.reward, screen);
-    let graded = graded(&config, &answers, screen)?;
+    let (graded, certain) = graded(&config, &answers, screen)?;
     if let Some(out) = &command.out {
         graded::write(out, &graded)?;
     }
-    let summary = Summary::of(&answers, &graded);
+    let summary = Summary::of(&answers, &graded, certain);
     if command.json {
         for row in &graded {
             screen.say(row.json());
@@ -93,8 +94,12 @@ fn columns(typed: &[String]) -> Result<Vec<(AnsweredField, String)>> {
     typed.iter().map(one).collect()
 }
 
-/// Returns the verdicts, in the order of the answers.
-fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> Result<Vec<GradedRow>> {
+/// Returns the verdicts, in the order of the answers, and how many of them were certain without math-verify.
+fn graded(
+    config: &GradeConfig,
+    answers: &Answers,
+    screen: &mut Screen<'_>,
+) -> Result<(Vec<GradedRow>, Certain)> {
     if config.reward.each().iter().any(|one| one.grader == Some(AnyGrader::Episode)) {
         let error =
             Error::new("grader `episode` takes the rewards of an environment, and these answers have none");
@@ -106,7 +111,7 @@ fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> R
     let mut graders = Graders::new(config.reward.clone(), &problems, config.longest(), known)?;
     drop(problems);
     let runtime = allot_remote::runtime()?;
-    let mut graded = Vec::with_capacity(answers.rows.len());
+    let (mut graded, mut certain) = (Vec::with_capacity(answers.rows.len()), Certain::default());
     // Answers that are compared come in one portion.
     let most = if graders.compare() { answers.rows.len().max(1) } else { PORTION };
     let mut groups: HashMap<(&str, &str, &[String]), u32> = HashMap::new();
@@ -121,18 +126,19 @@ fn graded(config: &GradeConfig, answers: &Answers, screen: &mut Screen<'_>) -> R
         for (place, row) in portion.iter().enumerate() {
             let (source, tokens) = (&row.answered.source, row.answered.tokens.unwrap_or(0));
             let verdict = graders.verdict(&mut said, place, source, tokens);
+            certain += Certain::of(&verdict);
             graded.push(row_of(row.number, source, verdict));
         }
         screen.draw(format_args!("graded {} of {}", graded.len(), answers.rows.len()));
     }
     screen.draw("");
-    Ok(graded)
+    Ok((graded, certain))
 }
 
 fn row_of(row: u64, source: &str, verdict: std::result::Result<Verdict, String>) -> GradedRow {
     let source = source.to_owned();
     match verdict {
-        Ok(Verdict { reward, correct, parts }) => {
+        Ok(Verdict { reward, correct, parts, .. }) => {
             GradedRow { row, source, reward, correct: Some(correct), rewards: parts, error: None }
         }
         Err(why) => {

@@ -10,6 +10,7 @@ use allot_allocation::shown;
 use allot_base::Result as ErrorResult;
 use serde_json::{Value, json};
 
+use crate::protocol::{Judgement, Opinion};
 use crate::python::library::{Library, Wheel};
 use crate::python::{End, Interpreter, Limits, Session};
 
@@ -83,14 +84,18 @@ impl Math {
         (self.interpreter.sha256(), &self.sha256)
     }
 
-    /// Returns whether an answer equals one of these gold answers.
+    /// Returns whether an answer equals one of these gold answers, and whether that is certain without the packages.
     ///
     /// # Errors
     ///
     /// Why it can't be graded: unreadable gold answers, or a sandbox that failed.
-    pub fn judge(&self, gold: &[String], answer: &str, limits: Limits) -> Result<bool, String> {
+    pub fn judge(&self, gold: &[String], answer: &str, limits: Limits) -> Opinion {
         let certain = crate::math::verdict(gold, answer);
-        certain.map_or_else(|| self.judged(gold, answer, limits).map(|(correct, _)| correct), Ok)
+        let correct = match certain {
+            Some(correct) => correct,
+            None => self.judged(gold, answer, limits)?.0,
+        };
+        Ok(Judgement { certain: Some(certain.is_some()), ..correct.into() })
     }
 
     /// Returns the result of the packages, whether or not it is certain without them, with the number of

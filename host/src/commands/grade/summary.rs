@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_allocation::shown;
 use allot_base::count;
+use allot_judges::math::Certain;
 use allot_outputs::graded::GradedRow;
 
 use super::answers::Answers;
@@ -18,6 +19,8 @@ pub struct Summary {
     /// Number of answers.
     all: usize,
     correct: usize,
+    /// Rewards by math-verify.
+    certain: Certain,
     /// Number of answers that could not be graded.
     pub ungraded: usize,
     /// The first ungraded row, and the reason.
@@ -39,10 +42,11 @@ const SAME: f64 = 1e-6;
 
 impl Summary {
     /// Returns the summary of verdicts on answers, which have the same order.
-    pub fn of(answers: &Answers, graded: &[GradedRow]) -> Self {
+    pub fn of(answers: &Answers, graded: &[GradedRow], certain: Certain) -> Self {
         let mut summary = Self {
             all: graded.len(),
             correct: 0,
+            certain,
             ungraded: 0,
             why: None,
             sum: 0.0,
@@ -89,6 +93,11 @@ impl Summary {
         let share = |n: usize, of: usize| format!("{n:>8}  {:>5.1} %", percent(n as u64, of as u64));
         let mut lines = vec![count(self.all as u64, "answer")];
         lines.push(format!("  correct       {}", share(self.correct, self.all)));
+        let Certain { judged, certain } = self.certain;
+        if judged > 0 {
+            let share = share(certain as usize, judged as usize);
+            lines.push(format!("  certain       {share} of math-verify's verdicts, without Python"));
+        }
         if let Some((row, why)) = &self.why {
             lines.push(format!("  not graded    {}", share(self.ungraded, self.all)));
             lines.push(format!("    the first is row {row}: {}", shown::line(why, shown::LINE)));
