@@ -13,6 +13,7 @@ mod house;
 mod index;
 mod licences;
 mod process;
+mod programs;
 mod sbom;
 mod suite;
 mod trial;
