@@ -1,5 +1,5 @@
-//! `cargo xtask alone`: each crate compiled and linted by itself, its tests and benches included: with the features that it asks for,
-//! and not those that its neighbours turn on when the whole workspace is built.
+//! `cargo xtask alone`: each crate compiled and linted by itself, its tests and benches included: with the features that it
+//! asks for, and not those that its neighbours turn on when the whole workspace is built.
 
 use std::path::Path;
 
