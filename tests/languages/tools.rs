@@ -167,11 +167,15 @@ fn gather(part: &Path, files: &mut Vec<PathBuf>) {
 
 /// The component of such a project with its code, which is kept between tests.
 pub fn loaded(folder: &str, language: Language) -> (Vec<u8>, Policy) {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm");
-    let sandbox = Sandbox::new(Caps::default(), Some(&cache)).unwrap();
+    let sandbox = Sandbox::new(Caps::default(), Some(&cache())).unwrap();
     let bytes = built(folder, language);
     let policy = sandbox.load(&bytes, None).unwrap();
     (bytes, policy)
+}
+
+/// Where the program in a scratch folder caches compiled code.
+pub fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm")
 }
 
 /// What a program prints, on standard output and standard error; it must succeed.

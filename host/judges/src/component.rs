@@ -24,15 +24,14 @@ const LONG: usize = 1024;
 /// The most bytes of a failure's description, such as a traceback.
 const TROUBLE: usize = 8 << 10;
 
-/// Returns the compiled component, and its settings with defaults filled in.
+/// Returns the compiled component, and its settings with defaults filled in. Compiled code is cached in `folder`, if given.
 ///
 /// # Errors
 ///
 /// A component that is missing, is not a grader, or does not have these settings.
-pub fn open(config: &ComponentConfig) -> Result<(Grader, Vec<(String, Value)>)> {
+pub fn open(config: &ComponentConfig, folder: Option<&Path>) -> Result<(Grader, Vec<(String, Value)>)> {
     let bytes = bytes(config)?;
-    let sandbox =
-        Sandbox::new(config.caps(), cache("wasm").as_deref()).map_err(|e| Error::new(e.to_string()))?;
+    let sandbox = Sandbox::new(config.caps(), folder).map_err(|e| Error::new(e.to_string()))?;
     let loaded = {
         let _turn = turn(&allot_component::sha256(&bytes));
         sandbox.load_grader(&bytes, config.sha256.as_deref())
@@ -86,7 +85,16 @@ impl Components {
     ///
     /// A component that cannot be loaded, or has changed since.
     pub fn new(config: &ComponentConfig, known: Option<&Identity>) -> Result<Self> {
-        let loaded = Arc::new(Loaded::open(config)?);
+        Self::cached(config, known, cache("wasm").as_deref())
+    }
+
+    /// As [`Components::new`], with compiled code cached in `folder`, if given, and not in this user's cache.
+    ///
+    /// # Errors
+    ///
+    /// A component that cannot be loaded, or has changed since.
+    pub fn cached(config: &ComponentConfig, known: Option<&Identity>, folder: Option<&Path>) -> Result<Self> {
+        let loaded = Arc::new(Loaded::open(config, folder)?);
         let (identity, words) = (loaded.identity(), words(config));
         if let Some(how) = known.and_then(|known| identity.apart(known, &words)) {
             return Err(Error::new(format!("the grader has changed since the run began: {how}")));
@@ -120,7 +128,7 @@ impl Components {
         weights: &BTreeMap<String, f32>,
         greeting: &Question,
     ) -> Result<GraderPreflight> {
-        let loaded = Loaded::open(config)?;
+        let loaded = Loaded::open(config, cache("wasm").as_deref())?;
         let description = loaded.grader.description();
         let name = &description.name;
         let (parts, weighs) = (&description.parts, |part: &&String| weights.contains_key(part.as_str()));
@@ -176,8 +184,8 @@ impl Components {
 }
 
 impl Loaded {
-    fn open(config: &ComponentConfig) -> Result<Self> {
-        let (grader, settings) = open(config)?;
+    fn open(config: &ComponentConfig, folder: Option<&Path>) -> Result<Self> {
+        let (grader, settings) = open(config, folder)?;
         Ok(Self { grader, settings })
     }
 

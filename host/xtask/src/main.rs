@@ -13,6 +13,7 @@ mod house;
 mod index;
 mod licences;
 mod process;
+mod programs;
 mod sbom;
 mod suite;
 mod trial;
@@ -29,7 +30,7 @@ const USAGE: &str = "\
 cargo xtask test [ARGUMENT]...  run all tests, and say at the end which were skipped and how to get what they lack;
                                 arguments go to `cargo test`
 cargo xtask test --again        run the tests that the last run skipped, and no others
-cargo xtask alone               compile each crate by itself, with its tests
+cargo xtask alone               compile and lint each crate by itself, with its tests
 cargo xtask house               check that no crate, function or circle of imports has grown beyond .ci/house.tsv
 cargo xtask house --lower       lower the numbers of what has become smaller
 cargo xtask house --set REASON  write today's numbers, and the reason beside those that rise

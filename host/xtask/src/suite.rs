@@ -5,21 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use allot_base::{Error, Result};
 
 use crate::files::{made, write};
 use crate::process;
+use crate::programs::{self, Program, Totals};
 
-/// How many tests ended how.
-#[derive(Default)]
-struct Totals {
-    passed: usize,
-    failed: usize,
-}
-
-/// Runs `cargo test` over the workspace with further arguments.
+/// Runs all tests of the workspace; or, with further arguments, `cargo test` with these.
 ///
 /// # Errors
 ///
@@ -28,11 +22,14 @@ pub fn run(root: &Path, args: &[&str]) -> Result<()> {
     let list = list(root);
     made(&process::target(root))?;
     write(&list, "")?;
-    let mut cargo = process::command("cargo", ["test", "--release", "--locked", "--workspace"]);
-    cargo.args(args).current_dir(root);
-    let mut totals = Totals::default();
-    let success = watched(&mut cargo, &list, &mut totals)?;
-    closed(&totals, &skipped(&list)?, success)
+    let mut totals = Totals::NONE;
+    if args.is_empty() {
+        totals = programs::run(programs::built(root)?, &list)?;
+        cargo_test(root, &["--doc"], &list, &mut totals)?;
+    } else {
+        cargo_test(root, args, &list, &mut totals)?;
+    }
+    closed(&totals, &skipped(&list)?)
 }
 
 /// Runs the tests again that the last `cargo xtask test` skipped, and no others.
@@ -44,25 +41,14 @@ pub fn again(root: &Path) -> Result<()> {
     let list = list(root);
     let before = skipped(&list).map_err(|e| e.hint("Run `cargo xtask test` first: it writes this list."))?;
     let mut by_program: BTreeMap<(PathBuf, PathBuf), BTreeSet<String>> = BTreeMap::new();
-    for one in &before {
-        by_program.entry((one.program.clone(), one.folder.clone())).or_default().insert(one.test.clone());
+    for one in before {
+        by_program.entry((one.program, one.folder)).or_default().insert(one.test);
     }
     let now = list.with_extension("again.tsv");
     write(&now, "")?;
-    let (mut totals, mut success) = (Totals::default(), true);
-    for ((program, folder), tests) in by_program {
-        let mut command = process::command(&program, ["--exact"]);
-        command.args(&tests).current_dir(folder);
-        let ran = totals.passed + totals.failed;
-        success &= watched(&mut command, &now, &mut totals)?;
-        if totals.passed + totals.failed < ran + tests.len() {
-            let what = format!("`{}` did not run all of the tests {tests:?}", program.display());
-            return Err(
-                Error::new(what).hint("Run `cargo xtask test` again: the list may be of an older build.")
-            );
-        }
-    }
-    closed(&totals, &skipped(&now)?, success)
+    let program = |((path, folder), tests)| Program { path, folder, tests };
+    let totals = programs::run(by_program.into_iter().map(program).collect(), &now)?;
+    closed(&totals, &skipped(&now)?)
 }
 
 /// Where the skipped tests of the last run are listed.
@@ -70,27 +56,22 @@ fn list(root: &Path) -> PathBuf {
     process::target(root).join("skipped.tsv")
 }
 
-/// Runs tests to their end, passes on what they print, and adds their results to the totals. Returns whether all passed.
-fn watched(command: &mut Command, list: &Path, totals: &mut Totals) -> Result<bool> {
-    println!("+ {}", process::shown(command));
+/// Runs `cargo test` over the workspace with further arguments, passes on what it prints, and adds its results to the totals.
+fn cargo_test(root: &Path, args: &[&str], list: &Path, totals: &mut Totals) -> Result<()> {
+    let mut command = process::command("cargo", ["test", "--release", "--locked", "--workspace"]);
+    command.args(args).current_dir(root);
+    println!("+ {}", process::shown(&command));
     command.env("ALLOT_SKIPPED", list).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| process::started(command, &e))?;
+    let mut child = command.spawn().map_err(|e| process::started(&command, &e))?;
     let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(|out| out.split(b'\n'));
     for line in lines.map_while(std::result::Result::ok) {
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
-        if let Some(result) = line.strip_prefix("test result: ") {
-            let before = |word| {
-                let words: Vec<&str> = result.split([' ', ';']).filter(|word| !word.is_empty()).collect();
-                let at = words.iter().position(|found| *found == word);
-                at.and_then(|at| words[at.checked_sub(1)?].parse::<usize>().ok()).unwrap_or(0)
-            };
-            totals.passed += before("passed");
-            totals.failed += before("failed");
-        }
+        totals.read(&line);
     }
-    let status = child.wait().map_err(|e| process::started(command, &e))?;
-    Ok(status.success())
+    let status = child.wait().map_err(|e| process::started(&command, &e))?;
+    totals.success &= status.success();
+    Ok(())
 }
 
 /// A test that was skipped.
@@ -119,7 +100,7 @@ fn skipped(list: &Path) -> Result<Vec<Skipped>> {
 }
 
 /// Prints the summary. The last line is one that CI systems read.
-fn closed(totals: &Totals, skipped: &[Skipped], success: bool) -> Result<()> {
+fn closed(totals: &Totals, skipped: &[Skipped]) -> Result<()> {
     let mut needs: BTreeMap<(&str, &str), BTreeSet<(&Path, &str)>> = BTreeMap::new();
     let mut tests = BTreeSet::new();
     for one in skipped {
@@ -136,5 +117,5 @@ fn closed(totals: &Totals, skipped: &[Skipped], success: bool) -> Result<()> {
     // A test that was skipped counts as passed to libtest, except where `ALLOT_SKIPS` made it fail.
     let passed = totals.passed.saturating_sub(tests.len());
     println!("\n{passed} passed, {} failed, {} skipped", totals.failed, tests.len());
-    if success { Ok(()) } else { Err(Error::new("not all tests passed")) }
+    if totals.success { Ok(()) } else { Err(Error::new("not all tests passed")) }
 }
