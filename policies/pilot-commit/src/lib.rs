@@ -156,8 +156,7 @@ impl Policy for PilotCommit {
             view.groups.iter().filter(|g| tried.binary_search(&g.prompt).is_ok()).collect();
         // The budget may have cut the last one's pilots short: too few to evict it for good.
         let whole = fresh.len() - usize::from(fresh.last().is_some_and(|g| g.len() < pilot));
-        let solved = fresh[..whole].iter().filter(|g| g.pass_rate() >= settings.evict_at);
-        let evict: Vec<PromptId> = solved.map(|g| g.prompt).collect();
+        let evict = settings.solved(&fresh[..whole]);
 
         let over = settings.epoch_over(run, state, view);
         let full = state.committed.len() >= run.groups as usize;
@@ -194,6 +193,11 @@ impl Policy for PilotCommit {
 impl PilotCommitSettings {
     fn prompts(&self, run: &Run) -> u32 {
         or_else(self.prompts, run.groups.saturating_mul(3))
+    }
+
+    /// Those that are not to be offered again.
+    fn solved(&self, tried: &[&Group]) -> Vec<PromptId> {
+        tried.iter().filter(|g| g.pass_rate() >= self.evict_at).map(|g| g.prompt).collect()
     }
 
     /// Whether pilots of this pass rate are promising: both ends count in (:308-315).
