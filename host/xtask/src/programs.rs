@@ -160,6 +160,8 @@ fn told(program: &Program, command: &Command, said: &Path, totals: &mut Totals) 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use std::fs::{Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt as _;
 
