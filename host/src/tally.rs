@@ -187,7 +187,7 @@ mod tests {
             tally.plan(&Plan { metrics, ..Plan::of(action) });
         }
         let numbers = tally.numbers(&StepEnd::default(), 2.0, 100);
-        assert!(numbers.iter().all(|(name, _)| !name.starts_with("math_verify/")), "nobody has asked it");
+        assert!(numbers.iter().all(|(name, _)| !name.starts_with("math_verify/")), "it was not asked yet");
         let of = |name: &str| numbers.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
         assert_eq!(of("reward"), Some(0.8));
         // Over all rollouts, with n - 1.

@@ -74,7 +74,7 @@ mod unix {
             Ok(Self::Unwatched(stdout.into_owned_fd()?))
         }
 
-        /// Has the program's runtime watch the pipe, whoever reads it.
+        /// Has the program's runtime watch the pipe, on any thread that reads it.
         pub fn reader(&mut self) -> Result<&mut Receiver> {
             if let Self::Unwatched(_) = self
                 && let Self::Unwatched(fd) = std::mem::replace(self, Self::Lost)
