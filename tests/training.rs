@@ -443,7 +443,7 @@ fn the_page_tells_each_number_of_a_step() {
     for name in &written {
         assert!(allot_outputs::named::of(name).is_some(), "`{name}` is in no table");
     }
-    // And all that is in it is written, but for what wants a server, several sources, or a policy that replays.
+    // And all that is in it is written, but for what wants a server, several sources, a policy that replays, or math-verify.
     let elsewhere = [
         "sampling/sampling_logp_difference/mean",
         "rewards/PART/mean",
@@ -452,6 +452,8 @@ fn the_page_tells_each_number_of_a_step() {
         "alloc/again",
         "num_turns/mean",
         "read_tokens/mean",
+        "math_verify/judged",
+        "math_verify/certain",
     ];
     for pattern in allot_outputs::named::ALL.iter().flat_map(|one| one.names) {
         let is = |name: &String| allot_outputs::named::fits(pattern, name);
