@@ -1,10 +1,11 @@
-//! The workspace's test programs, two at a time: while one waits for a process or a server, or has one long test left, the
-//! other works. Each runs as many tests at a time as it does alone.
+//! The workspace's test programs, several at a time: while one waits for a process or a server, or has one long test left,
+//! another works. Each runs as many tests at a time as it does alone.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
+use std::ops::AddAssign;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,9 +17,6 @@ use serde_json::Value;
 
 use crate::process;
 
-/// So many run at a time. More would only wait for each other: they start programs, and the Wasm compiler uses all cores.
-const AT_A_TIME: usize = 2;
-
 /// A test program, and what is to be run of it.
 pub struct Program {
     pub path: PathBuf,
@@ -26,6 +24,14 @@ pub struct Program {
     pub folder: PathBuf,
     /// Names of its tests; none: all of them.
     pub tests: BTreeSet<String>,
+}
+
+impl Program {
+    /// Returns whether it is any of these, by the name before cargo's hash.
+    pub fn is_any_of(&self, names: &[&str]) -> bool {
+        let stem = self.path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+        stem.rsplit_once('-').is_some_and(|(name, _)| names.contains(&name))
+    }
 }
 
 /// How many tests ended how, and whether all programs ended well.
@@ -49,6 +55,14 @@ impl Totals {
         };
         self.passed += before("passed");
         self.failed += before("failed");
+    }
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.success &= other.success;
     }
 }
 
@@ -85,13 +99,13 @@ fn named(messages: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs programs, all of them even if one fails. Prints what each printed when it has ended. Tests that are skipped are added
+/// Runs programs, so many at a time, all of them even if one fails. Prints what each printed when it has ended. Tests that are skipped are added
 /// to the list.
 ///
 /// # Errors
 ///
 /// A program can't be started, or ran fewer tests than it was to run.
-pub fn run(mut programs: Vec<Program>, list: &Path) -> Result<Totals> {
+pub fn run(mut programs: Vec<Program>, list: &Path, at_a_time: usize) -> Result<Totals> {
     // Large programs first: they have most of the host in them, and take longest.
     let size = |program: &Program| program.path.metadata().map_or(0, |file| file.len());
     programs.sort_by_key(|program| Reverse(size(program)));
@@ -117,7 +131,7 @@ pub fn run(mut programs: Vec<Program>, list: &Path) -> Result<Totals> {
         Ok(())
     };
     let files: Vec<PathBuf> =
-        (0..AT_A_TIME).map(|place| list.with_extension(format!("said-{place}"))).collect();
+        (0..at_a_time).map(|place| list.with_extension(format!("said-{place}"))).collect();
     std::thread::scope(|scope| {
         let workers: Vec<_> = files.iter().map(|said| scope.spawn(|| work(said))).collect();
         let joined = |worker: ScopedJoinHandle<_>| worker.join().unwrap_or_else(|why| resume_unwind(why));

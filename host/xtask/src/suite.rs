@@ -13,6 +13,9 @@ use crate::files::{made, write};
 use crate::process;
 use crate::programs::{self, Program, Totals};
 
+/// Test programs that run by themselves: what they start has to reply within a time limit.
+const ALONE: [&str; 2] = ["remote", "verifiers"];
+
 /// Runs all tests of the workspace; or, with further arguments, `cargo test` with these.
 ///
 /// # Errors
@@ -24,7 +27,10 @@ pub fn run(root: &Path, args: &[&str]) -> Result<()> {
     write(&list, "")?;
     let mut totals = Totals::NONE;
     if args.is_empty() {
-        totals = programs::run(programs::built(root)?, &list)?;
+        let (alone, others) =
+            programs::built(root)?.into_iter().partition(|program| program.is_any_of(&ALONE));
+        totals = programs::run(others, &list, 2)?;
+        totals += programs::run(alone, &list, 1)?;
         cargo_test(root, &["--doc"], &list, &mut totals)?;
     } else {
         cargo_test(root, args, &list, &mut totals)?;
@@ -47,7 +53,8 @@ pub fn again(root: &Path) -> Result<()> {
     let now = list.with_extension("again.tsv");
     write(&now, "")?;
     let program = |((path, folder), tests)| Program { path, folder, tests };
-    let totals = programs::run(by_program.into_iter().map(program).collect(), &now)?;
+    // They start compilers and other programs that use all cores.
+    let totals = programs::run(by_program.into_iter().map(program).collect(), &now, 1)?;
     closed(&totals, &skipped(&now)?)
 }
 
