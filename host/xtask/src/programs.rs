@@ -182,6 +182,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_program_goes_by_its_name_before_cargos_hash() {
+        let of = |path: &str| Program { path: path.into(), folder: ".".into(), tests: BTreeSet::new() };
+        assert!(of("/t/deps/remote-0a1b").is_any_of(&["remote", "verifiers"]));
+        assert!(
+            !of("/t/deps/allot_remote-0a1b").is_any_of(&["remote"]) && !of("remote").is_any_of(&["remote"])
+        );
+    }
+
+    #[test]
     fn programs_are_what_cargo_would_run() {
         let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","profile":{"test":true},"executable":"/t/a-1"}
 {"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","profile":{"test":false},"executable":"/t/a"}
@@ -215,7 +224,7 @@ mod tests {
             let result = "echo 'test result: ok. 2 passed; 0 failed; 1 ignored' >&2";
             script(folder.path(), name, &format!("touch {name}.here; {wait}; {result}"), &[])
         };
-        let totals = run(vec![meets("one", "other"), meets("other", "one")], &list).unwrap();
+        let totals = run(vec![meets("one", "other"), meets("other", "one")], &list, 2).unwrap();
         assert!(totals.success);
         assert_eq!((totals.passed, totals.failed), (4, 0));
 
@@ -223,13 +232,14 @@ mod tests {
         let failing = |name| {
             script(folder.path(), name, "echo 'test result: FAILED. 1 passed; 1 failed'; exit 101", &[])
         };
-        let totals = run(["a", "b", "c"].map(failing).into(), &list).unwrap();
+        let totals = run(["a", "b", "c"].map(failing).into(), &list, 2).unwrap();
         assert!(!totals.success);
         assert_eq!((totals.passed, totals.failed), (3, 3));
 
         // One that ends well, but ran one of the two that it was asked for.
         let lines = "[ \"$*\" = '--exact first second' ] && echo 'test result: ok. 1 passed; 0 failed'";
-        let Err(error) = run(vec![script(folder.path(), "old", lines, &["first", "second"])], &list) else {
+        let Err(error) = run(vec![script(folder.path(), "old", lines, &["first", "second"])], &list, 1)
+        else {
             panic!("it ran one of two")
         };
         assert!(error.to_string().contains("did not run all of the tests"), "{error}");
