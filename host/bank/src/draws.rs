@@ -57,9 +57,7 @@ pub struct Tally {
     pub revisited: BTreeSet<PromptId>,
     /// Whether any update came with its own geometry.
     pub steered: bool,
-    /// Rollouts with a nonzero advantage, counted once in each update.
-    pub trained: u64,
-    /// Of those, rollouts that had one in an earlier update, too.
+    /// Rollouts with a nonzero advantage that had one in an earlier update, too, counted once in each update.
     pub replayed: u64,
 }
 
@@ -247,7 +245,6 @@ impl Draws {
                 expected,
             });
             if example.advantage != 0.0 {
-                self.tally.trained += 1;
                 self.tally.replayed += u64::from(!self.trained.insert((*prompt, *version, *position)));
                 let read = self.of(*prompt).tokens.unwrap_or(1);
                 let trained = 6.0 * f64::from(passes) * (f64::from(read) + f64::from(*tokens));

@@ -77,13 +77,14 @@ impl Arm {
         let (engine, name) = (&run.world.engine, candidate.name.clone());
         let tally = engine.tally();
         let modelled = tally.model as f64 / (tally.model + tally.bank).max(1) as f64;
+        let lessons = engine.lessons();
         Ok(Self {
             name,
-            lessons: engine.lessons(),
+            replayed: tally.replayed as f64 / effective(&lessons).max(1) as f64,
+            lessons,
             modelled,
             revisited: tally.revisited.len(),
             steered: tally.steered,
-            replayed: tally.replayed as f64 / tally.trained.max(1) as f64,
         })
     }
 
@@ -108,9 +109,8 @@ impl Arm {
     }
 
     /// Returns the rollouts after which so many had an advantage, counted in each update on them.
-    pub fn rollouts_for(&self, effective: f64) -> f64 {
-        let all: u64 = self.lessons.iter().map(|(_, lesson)| lesson.effective).sum();
-        effective * paid(&self.lessons, Unit::Rollouts, |_| 1) / all.max(1) as f64
+    pub fn rollouts_for(&self, wanted: f64) -> f64 {
+        wanted * paid(&self.lessons, Unit::Rollouts, |_| 1) / effective(&self.lessons).max(1) as f64
     }
 
     /// Returns the share of its rollouts that the log does not have, if that is large.
@@ -129,6 +129,11 @@ impl Arm {
             .map(|(share, mark)| share.map_or("", |_| mark));
         format!("{modelled}{replayed}")
     }
+}
+
+/// Returns the rollouts with an advantage, counted in each update on them.
+fn effective(lessons: &[(PromptId, Lesson)]) -> u64 {
+    lessons.iter().map(|(_, lesson)| lesson.effective).sum()
 }
 
 /// How many times less one run pays than another for as much information, with an interval over prompts.

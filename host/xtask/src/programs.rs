@@ -99,8 +99,8 @@ fn named(messages: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs programs, so many at a time, all of them even if one fails. Prints what each printed when it has ended. Tests that are skipped are added
-/// to the list.
+/// Runs programs, so many at a time, all of them even if one fails. Prints what each printed when it has ended. Tests that
+/// are skipped are added to the list.
 ///
 /// # Errors
 ///

@@ -71,15 +71,16 @@ pub(super) fn read(
                         }
                     };
                     leave(Left::Unscored, sampled.unscorable.into());
-                    if !wanted {
-                        leave(Left::Version, all.len() as u64);
-                        continue;
+                    for row in all {
+                        if !wanted {
+                            leave(Left::Version, 1);
+                        } else if row.reward.is_finite() {
+                            rows.push(row);
+                        } else {
+                            // The number in the record is too large for a reward.
+                            leave(Left::Unscored, 1);
+                        }
                     }
-                    let before = rows.len();
-                    // A number that is too large for a reward was none.
-                    let all_told = all.len();
-                    rows.extend(all.into_iter().filter(|row| row.reward.is_finite()));
-                    leave(Left::Unscored, (all_told - (rows.len() - before)) as u64);
                 }
             }
             Line::Step(step) => version += u32::from(step.updated),
