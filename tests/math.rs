@@ -100,6 +100,57 @@ fn certain_verdicts_on_drawn_pairs_are_those_of_math_verify() {
     assert_eq!(all.to_string(), count);
 }
 
+/// An answer, and others with the same box in another place.
+fn around(content: &str) -> [String; 5] {
+    let many = "As 3 and 4 are 7, and 7 and 5 are 12, the sum is x. ".repeat(40);
+    [
+        format!(r"\boxed{{{content}}}"),
+        format!("{many}\nThe final answer is:\n\n\\[\n\\boxed{{{content}}}\n\\]"),
+        format!(r"First \[y = 2\], so $x = \boxed{{{content}}}$."),
+        format!(
+            "\\[3, 6, 9\\]\nSo it is \\(\\boxed{{{content}}}\\).\n\nEach of the others is too large, as we saw above, so we are done. It is \\(\\boxed{{{content}}}\\)."
+        ),
+        format!("It is 5.\nThe final answer is $ \\boxed{{{content}}} $. I am sure."),
+    ]
+}
+
+#[test]
+fn verdicts_on_the_same_box_are_the_same() {
+    let Some(math) = math() else { return };
+    let pairs = [
+        ("x^2+1", "1+x^2"),
+        (r"\sqrt{34} + 3\sqrt{10}", r"3\sqrt{10}+\sqrt{34}"),
+        ("28", r"\sqrt{34} + 3\sqrt{10}"),
+        ("4:30p..", r"4:30 \text{ p.m.}"),
+        (r"\frac{1}{x+1}", r"\frac{2}{2x+2}"),
+        ("1<x", "x>1"),
+        ("3+5", r"\frac{24}{3}+1"),
+        (r"\{1,2\}", "1, 2"),
+    ];
+    let mut right = 0;
+    for (gold, content) in pairs {
+        let gold = [gold.to_owned()];
+        let verdicts: Vec<bool> = around(content)
+            .iter()
+            .map(|answer| {
+                assert_eq!(allot_judges::math::content(answer), Some(content), "{answer}");
+                math.judged(&gold, answer, LIMITS).unwrap().0
+            })
+            .collect();
+        assert!(verdicts.iter().all(|one| *one == verdicts[0]), "{content} for {gold:?}: {verdicts:?}");
+        right += usize::from(verdicts[0]);
+        // What is known of one is said of all.
+        for answer in around(content) {
+            assert_eq!(math.judge(&gold, &answer, LIMITS).unwrap().correct, Some(verdicts[0]), "{answer}");
+        }
+    }
+    assert!((3..8).contains(&right), "{right}");
+    // Nothing is left of it, a second box may be read, or it may take long.
+    for other in [r"\boxed{\text{ }}", r"\boxed{x+1} or \boxed{y}", r"\boxed{2^{2^{2^{2^x}}}}", "x+1"] {
+        assert_eq!(allot_judges::math::content(other), None, "{other}");
+    }
+}
+
 #[test]
 fn verdicts_are_those_of_the_process() {
     let Some(math) = math() else { return };

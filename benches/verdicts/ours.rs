@@ -73,7 +73,11 @@ impl Ours {
             Self::Math(math) => {
                 let math = &**math;
                 let judge = |q: &Question| verdict(math.judge(&q.gold, &q.answer, limits()));
-                Box::new(move |n| spread(threads, &all[..n], judge))
+                Box::new(move |n| {
+                    // Within a turn it knows what it was asked about, as in a run; not from one turn to the next.
+                    math.forget();
+                    spread(threads, &all[..n], judge)
+                })
             }
             Self::Processes(judge) => {
                 let mut pool = Processes::new(GraderCommand { processes: threads, ..judge.clone() });

@@ -43,6 +43,19 @@ pub fn verdict(gold: &[String], answer: &str) -> Option<bool> {
     each.into_iter().collect::<Option<Vec<_>>>().map(|_| false)
 }
 
+/// Returns the content of a box, where it is certain that math-verify reads this in an answer and nothing else. Whatever
+/// else is in them, its verdict on two such answers with the same content is the same.
+pub fn content(answer: &str) -> Option<&str> {
+    if answer.len() > LONGEST {
+        return None;
+    }
+    match answer::of(answer)? {
+        // Where nothing is left of a box, math-verify looks for an answer elsewhere.
+        Answer::Box(text) => Some(text).filter(|text| value::is_harmless(text)),
+        Answer::Number(_) | Answer::Percent(_) | Answer::Nothing => None,
+    }
+}
+
 /// Rewards with a verdict of math-verify in the sandbox, and those of them that were certain without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certain {

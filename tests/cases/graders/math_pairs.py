@@ -97,10 +97,15 @@ def near(r, value):
 
 WORDS = ["", "First, $x$ is 3.\n", "We have 3 + 4 = 7 and 7 * 2 = 14.\n", "It costs $5 and $6.\n", "\\[ a = 4 \\]\n", "Let \\(n = 7\\).\n", "So $n$ and ",
          "The answer is near.\n", "We want the final answer.\n", "About 50% of 12 is 6.\n", "Try $\\boxed{7}$ first.\n\nThat was wrong, so we go on and look for another way to solve it here.\n",
-         "<<48/2=24>>24 clips\n", "1. One\n2. Two\n", "Since [3] shows, ", "**Step 1**: 12\n", "x = 3\n", "$$y=2$$\n", "\\boxed{3} "]
+         "<<48/2=24>>24 clips\n", "1. One\n2. Two\n", "Since [3] shows, ", "**Step 1**: 12\n", "x = 3\n", "$$y=2$$\n", "\\boxed{3} ",
+         "\\[1, 4, 9\\]\nSo it is \\(\\boxed{3}\\).\n\nNo: each of these is a square, as we saw above, and so we have to look once more at all of them.\n",
+         "\\[ a = \\boxed{4}\n and then we go on, over the end of this line, as it is displayed, and do so for long enough to be apart: ",
+         "The final answer is 5.\n", "First \\[ n = 2 \\\\[2pt] m = 3 \\]\n$\\boxed{2}$ is too small.\nThen we try what comes next, which is larger by one, and see that it is not enough, either.\n"]
 TAILS = ["", "", "", ".", ".", "\n", " apples.", " dollars", " %", " percent", ". I hope it is correct.", " and 3 more.", "\nDone in 5 steps.", " = 8", " $", " so $x=5$.", "**", "]", ")", " cm", " and $4$", ", which is $\\frac{1}{2}$.", "\n\nThat is all [1] "]
 FORMS = ["\\boxed{%s}", "\\boxed{%s}", "$\\boxed{%s}$", "$\\boxed{%s}$", "\\(\\boxed{%s}\\)", "\\[\\boxed{%s}\\]", "\\[\n\\boxed{%s}\n\\]", "$$\\boxed{%s}$$", "$x = \\boxed{%s}$",
-         "The final answer is $\\boxed{%s}$", "The final answer is: \\boxed{%s}", "The final answer is \\(\\boxed{%s}\\)", "**Final Answer**\n\\boxed{%s}", "\\boxed{ %s }", "\\boxed{\\boxed{%s}}", "\\fbox{%s}", "\\boxed %s",
+         "The final answer is $\\boxed{%s}$", "The final answer is: \\boxed{%s}", "The final answer is \\(\\boxed{%s}\\)", "The final answer is:\n\n\\[\n\\boxed{%s}\n\\]",
+         "The final answer is $ \\boxed{%s} $", "The final answer is \\( \\boxed{%s}\n\\)", "The final answer is:\n$$\n\\boxed{%s}\n$$", "The final answer is \n\\boxed{%s} \\]",
+          "**Final Answer**\n\\boxed{%s}", "\\boxed{ %s }", "\\boxed{\\boxed{%s}}", "\\fbox{%s}", "\\boxed %s",
          "#### %s", "#### %s", "#### %s", "The answer is %s", "The answer is %s", "The answer is $%s", "The answer is: %s", "Answer: %s", "answer = %s", "ANSWER: **%s**", "%s", "The answer is $%s$", "So it is %s", "= %s", "The final answer is %s", "the final answer is $%s$", "so x = %s", "It is $%s$", "\\(%s\\)"]
 
 

@@ -133,12 +133,13 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
 /// Returns whether two boxes with this text between them are read apart, the first with this content: they
 /// are far from each other, and no delimiters hold both.
 fn is_apart(text: &str, gap: Range<usize>, first: &str) -> bool {
-    let (gap, rest) = (&text[gap.clone()], &text[gap.end..]);
+    let (before, gap, rest) = (&text[..gap.start], &text[gap.clone()], &text[gap.end..]);
     let is_same = rest.strip_prefix(r"\boxed{").is_some_and(|rest| rest.starts_with(&format!("{first}}}")));
     let is_far = gap.chars().count() >= if is_same { 10 } else { 70 };
-    // LaTeX in lines ends with the line; displayed LaTeX ends with its delimiter.
-    let ends = |delimiter: &str, end: &str| !text.contains(delimiter) || gap.contains(end);
-    let is_closed = gap.contains('\n') && ends("$$", "$$") && ends(r"\[", r"\]");
+    // LaTeX in lines ends with the line; displayed LaTeX ends with its delimiter, which is the same where it begins, or is not.
+    let dollars = !text.contains("$$") || gap.contains("$$");
+    let opened = before.rfind(r"\[").is_none_or(|at| before[at..].contains(r"\]") || gap.contains(r"\]"));
+    let is_closed = gap.contains('\n') && dollars && opened;
     // Several LaTeX texts with these words between them are one match.
     let is_delimiter = |c: char| "$()[]\\. \n\t\r".contains(c);
     let words = gap.trim_matches(is_delimiter);
@@ -149,14 +150,14 @@ fn is_apart(text: &str, gap: Range<usize>, first: &str) -> bool {
     is_far && is_closed && !is_joined && !is_percent
 }
 
-/// Returns whether a final answer is the box: nothing but its own delimiters is between these words and the
+/// Returns whether a final answer is the box: nothing but its own delimiters and space is between these words and the
 /// box, and behind it are neither numbers nor LaTeX.
 fn is_final(text: &str, lower: &str, start: usize, tail: &str) -> bool {
     let Some(from) = lower.find("final answer").filter(|from| *from < start) else { return false };
-    let between = &text[from..start];
+    let (between, rest) = (text[from..start].trim_ascii_end(), tail.trim_ascii_start());
     let between =
         [r"\(", r"\[", "$$", "$"].iter().find_map(|open| between.strip_suffix(open)).unwrap_or(between);
-    let rest = [r"\)", r"\]", "$$", "$"].iter().find_map(|end| tail.strip_prefix(end)).unwrap_or(tail);
+    let rest = [r"\)", r"\]", "$$", "$"].iter().find_map(|end| rest.strip_prefix(end)).unwrap_or(rest);
     let is_plain = |text: &str| !text.contains(['$', '\\', '[', ']']);
     let is_hoped = text.contains("I hope") && (!tail.contains("I hope") || text[..start].contains("I hope"));
     is_plain(between) && is_plain(rest) && !tail.contains(|c: char| c.is_numeric()) && !is_hoped

@@ -2,9 +2,12 @@
 //!
 //! It uses the same packages and calls as the process grader. Where the process has time limits, this has
 //! instruction limits: an answer that exceeds them is wrong, on every machine. A verdict that is certain
-//! without them ([`crate::math`]) starts no interpreter.
+//! without them ([`crate::math`]) starts no interpreter, and neither does one that is known: rollouts of one
+//! prompt often have the same box.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use allot_allocation::shown;
 use allot_base::Result as ErrorResult;
@@ -53,10 +56,15 @@ pub const JUDGE: &str = include_str!("math_verify.py");
 /// Imports the grading code and grades a few answers, so that caches are filled.
 const SETUP: &str = include_str!("math.py");
 
+/// The most verdicts that are kept: then they are dropped, and asked for again.
+const KEPT: usize = 1 << 14;
+
 /// An interpreter that has imported math-verify.
 pub struct Math {
     interpreter: Interpreter,
     sha256: String,
+    /// Verdicts by gold answers and [what is read in an answer](crate::math::content).
+    known: Mutex<HashMap<(Vec<String>, String), bool>>,
 }
 
 impl Math {
@@ -70,7 +78,7 @@ impl Math {
         let library =
             Library::new("math-verify", WHEELS, wheels, &SETUP.replace("JUDGE", &judge.to_string()))?;
         let interpreter = Interpreter::with(&library, path, cache)?;
-        Ok(Self { interpreter, sha256: library.sha256().to_owned() })
+        Ok(Self { interpreter, sha256: library.sha256().to_owned(), known: Mutex::default() })
     }
 
     /// Returns the names and versions of the packages and the interpreter.
@@ -93,9 +101,33 @@ impl Math {
         let certain = crate::math::verdict(gold, answer);
         let correct = match certain {
             Some(correct) => correct,
-            None => self.judged(gold, answer, limits)?.0,
+            None => self.known_or_judged(gold, answer, limits)?,
         };
         Ok(Judgement { certain: Some(certain.is_some()), ..correct.into() })
+    }
+
+    /// Drops the verdicts that are known: for measurements of the packages.
+    pub fn forget(&self) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Returns the result of the packages on this answer, or on one in which they read the same.
+    fn known_or_judged(&self, gold: &[String], answer: &str, limits: Limits) -> Result<bool, String> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = crate::math::content(answer).map(|content| (gold.to_vec(), content.to_owned()));
+        if let Some(correct) = key.as_ref().and_then(|key| known().get(key).copied()) {
+            return Ok(correct);
+        }
+        let (correct, took) = self.judged(gold, answer, limits)?;
+        // The text around a box takes instructions, too: near the limit it could decide.
+        if let Some(key) = key.filter(|_| took <= limits.fuel / 2) {
+            let mut known = known();
+            if known.len() >= KEPT {
+                known.clear();
+            }
+            known.insert(key, correct);
+        }
+        Ok(correct)
     }
 
     /// Returns the result of the packages, whether or not it is certain without them, with the number of
