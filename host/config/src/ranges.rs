@@ -72,11 +72,12 @@ impl Range {
     pub fn numbers(&self) -> Option<(f64, f64)> {
         match self {
             Self::List(values) => {
-                // Sorted: LLVM 22 of rustc 1.95 crashes where it makes vectors of a loop for the minimum and does not turn the
-                // loop before, as in a release.
-                let mut all: Vec<f64> = values.iter().map(number).collect::<Option<_>>()?;
-                all.sort_by(f64::total_cmp);
-                Some((*all.first()?, *all.last()?)).filter(|_| all.len() > 1)
+                let all: Option<Vec<f64>> = values.iter().map(number).collect();
+                let all = all.filter(|all| all.len() > 1)?;
+                Some((
+                    all.iter().copied().fold(f64::INFINITY, f64::min),
+                    all.into_iter().fold(f64::MIN, f64::max),
+                ))
             }
             Self::Span { from, to, .. } => Some((*from, *to)),
         }
