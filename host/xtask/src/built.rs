@@ -49,18 +49,23 @@ pub fn as_built(root: &Path) -> Result<Built> {
 ///
 /// The target's standard library is missing, or the build fails.
 pub fn build(root: &Path, tools: &Path, arch: Option<&str>) -> Result<Built> {
-    let what =
-        ["--profile", "dist", "--locked", "-p", "allot", "-p", "allot-python", "--bin", "allot", "--lib"];
-    let arguments: Vec<String> = what.map(str::to_owned).into_iter().chain(levels(root)?).collect();
+    let levels = levels(root)?;
     match arch {
-        Some(arch) => linux(root, tools, arch, &arguments),
-        None if cfg!(target_os = "linux") => linux(root, tools, std::env::consts::ARCH, &arguments),
-        None => elsewhere(root, tools, &arguments),
+        Some(arch) => linux(root, tools, arch, &levels),
+        None if cfg!(target_os = "linux") => linux(root, tools, std::env::consts::ARCH, &levels),
+        None => elsewhere(root, tools, &levels),
     }
 }
 
+/// What is linked last, as arguments of `cargo rustc`: the program and the module.
+const LINKED: [&[&str]; 2] =
+    [&["--package", "allot", "--bin", "allot"], &["--package", "allot-python", "--lib"]];
+/// At this level all is optimized as one, where it is linked: at "s" no loop would become vectors, whatever its own crate says.
+/// It is said to rustc, since a profile's level of `allot` is that of its library, too, which is for size.
+const AS_ONE: [&str; 3] = ["--", "-C", "opt-level=3"];
+
 /// Builds for Linux, by zig.
-fn linux(root: &Path, tools: &Path, arch: &str, arguments: &[String]) -> Result<Built> {
+fn linux(root: &Path, tools: &Path, arch: &str, levels: &[String]) -> Result<Built> {
     let triple = format!("{arch}-unknown-linux-gnu");
     let sysroot = output(&mut command("rustc", ["--print", "sysroot"]))?;
     if !Path::new(sysroot.trim()).join("lib/rustlib").join(&triple).is_dir() {
@@ -68,14 +73,16 @@ fn linux(root: &Path, tools: &Path, arch: &str, arguments: &[String]) -> Result<
         return Err(Error::new(what).hint(format!("Run `rustup target add {triple}`.")));
     }
     let (major, minor) = GLIBC;
-    let mut zig = command(tools.join("cargo-zigbuild"), ["zigbuild"]);
-    // Its zig is the one beside it.
-    let path = std::env::var("PATH").unwrap_or_default();
-    zig.env("PATH", format!("{}:{path}", tools.display()));
-    zig.env("CARGO_ZIGBUILD_PYTHON_PATH", tools.join("python"));
-    zig.env("CARGO_TARGET_DIR", target(root));
-    zig.args(arguments).args(["--target", &format!("{triple}.{major}.{minor}")]);
-    run(zig.current_dir(root))?;
+    for linked in LINKED {
+        let mut zig = command(tools.join("cargo-zigbuild"), ["rustc", "--profile", "dist", "--locked"]);
+        // Its zig is the one beside it.
+        let path = std::env::var("PATH").unwrap_or_default();
+        zig.env("PATH", format!("{}:{path}", tools.display()));
+        zig.env("CARGO_ZIGBUILD_PYTHON_PATH", tools.join("python"));
+        zig.env("CARGO_TARGET_DIR", target(root));
+        zig.args(linked).args(levels).args(["--target", &format!("{triple}.{major}.{minor}")]).args(AS_ONE);
+        run(zig.current_dir(root))?;
+    }
     let out = target(root).join(&triple).join("dist");
     Ok(Built {
         program: out.join("allot"),
@@ -87,8 +94,11 @@ fn linux(root: &Path, tools: &Path, arch: &str, arguments: &[String]) -> Result<
 }
 
 /// Builds for this machine, which has another system than Linux, with the linker that it has.
-fn elsewhere(root: &Path, tools: &Path, arguments: &[String]) -> Result<Built> {
-    run(command("cargo", ["build"]).args(arguments).current_dir(root))?;
+fn elsewhere(root: &Path, tools: &Path, levels: &[String]) -> Result<Built> {
+    for linked in LINKED {
+        let mut cargo = command("cargo", ["rustc", "--profile", "dist", "--locked"]);
+        run(cargo.args(linked).args(levels).args(AS_ONE).current_dir(root))?;
+    }
     let out = target(root).join("dist");
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     // What Python calls this machine, as a wheel's name has it.
