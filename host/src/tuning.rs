@@ -1,6 +1,6 @@
 //! Tunes a comparison's arms rung by rung. The best trials of an arm continue, until one is left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use allot_base::{Error, Result, count};
@@ -31,12 +31,9 @@ pub fn tune(tuner: &Tuner, open: Open<'_>, screen: &mut Screen<'_>) -> Result<Re
     for (rung, (_, share)) in tuner.rungs.iter().enumerate() {
         let field = tuner.field(rung, &alive);
         tuner.keep(&field)?;
-        // A set, as rustc 1.95 crashes on the release of a loop for the least and the greatest length (in `loop-vectorize`).
-        let each: BTreeSet<usize> = alive.iter().map(Vec::len).collect();
-        let each = match (each.first(), each.last()) {
-            (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
-            (least, _) => least.unwrap_or(&0).to_string(),
-        };
+        let each: Vec<usize> = alive.iter().map(Vec::len).collect();
+        let (least, most) = (each.iter().min().unwrap_or(&0), each.iter().max().unwrap_or(&0));
+        let each = if least == most { least.to_string() } else { format!("{least} to {most}") };
         screen.tell(format_args!(
             "tuning, rung {} of {}: {each} trials of each policy, up to {} of the budget",
             rung + 1,

@@ -133,13 +133,14 @@ fn content(text: &str, start: usize) -> Option<Range<usize>> {
 /// Returns whether two boxes with this text between them are read apart, the first with this content: they
 /// are far from each other, and no delimiters hold both.
 fn is_apart(text: &str, gap: Range<usize>, first: &str) -> bool {
-    let (before, gap, rest) = (&text[..gap.start], &text[gap.clone()], &text[gap.end..]);
+    // Displayed LaTeX that begins before the first box ends before the second.
+    let opened = text[..gap.start].rfind(r"\[");
+    let is_closed = opened.is_none_or(|at| text[at..gap.end].contains(r"\]"));
+    let (gap, rest) = (&text[gap.clone()], &text[gap.end..]);
     let is_same = rest.strip_prefix(r"\boxed{").is_some_and(|rest| rest.starts_with(&format!("{first}}}")));
     let is_far = gap.chars().count() >= if is_same { 10 } else { 70 };
-    // LaTeX in lines ends with the line; displayed LaTeX ends with its delimiter, which is the same where it begins, or is not.
-    let dollars = !text.contains("$$") || gap.contains("$$");
-    let opened = before.rfind(r"\[").is_none_or(|at| before[at..].contains(r"\]") || gap.contains(r"\]"));
-    let is_closed = gap.contains('\n') && dollars && opened;
+    // So does what is within `$$`, which looks the same where it begins and where it ends; and LaTeX in a line ends with the line.
+    let is_closed = is_closed && (!text.contains("$$") || gap.contains("$$")) && gap.contains('\n');
     // Several LaTeX texts with these words between them are one match.
     let is_delimiter = |c: char| "$()[]\\. \n\t\r".contains(c);
     let words = gap.trim_matches(is_delimiter);
