@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use allot_allocation::{Ledger, Limits, PromptId, SamplerSettings};
 use allot_engine::core::{Answered, Core, PassOptions, Request, Sequence, TokenGradients, TokenStatistics};
-use allot_engine::cpu::{Cpu, LoraConfig, Setup};
+use allot_engine::cpu::{Cpu, Instruction, LoraConfig, Setup};
 use allot_engine::model::{Checkpoint, Decoder, Precision, Shape, SpecialIds};
 use allot_engine::tensors::{Tensors, open};
 use allot_engine::{

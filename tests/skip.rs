@@ -4,7 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 
 /// What a test may lack, by the name that `ALLOT_SKIPS` uses, and the command that gets it.
-const NEEDS: [(&str, &str); 19] = [
+const NEEDS: [(&str, &str); 20] = [
+    ("amx", "use a processor with AMX, on Linux"),
     ("avx512-bf16", "use a processor with AVX512-BF16"),
     ("c++", "apt-get install g++"),
     (

@@ -1087,7 +1087,7 @@ fn what_bf16_takes_is_told_before() {
     };
     let bf16 = CONFIG.replace("[model]", "[model]\ndtype = \"bf16\"");
     assert_eq!(row(CONFIG, "device"), "");
-    let told = ["cpu, in bf16 by AVX512-BF16", "cpu, in bf16 by instructions for f32"];
+    let told = ["cpu, in bf16 by AMX", "cpu, in bf16 by AVX512-BF16", "cpu, in bf16 by instructions for f32"];
     assert!(told.contains(&row(&bf16, "device").as_str()));
     assert_eq!(row(CONFIG, "  weights"), row(&bf16, "  weights"));
     let mib = |config: &str| -> f64 { row(config, "  sampling").trim_end_matches(" MiB").parse().unwrap() };

@@ -3,6 +3,7 @@
 //! Tests compare it with [`crate::model::Decoder`].
 
 mod adamw;
+mod amx;
 pub(crate) mod arena;
 mod arithmetic;
 mod attention;
@@ -17,6 +18,7 @@ mod experts;
 mod gemm;
 mod half;
 pub(crate) mod head;
+mod instruction;
 pub(crate) mod kernels;
 mod limits;
 mod lora;
@@ -43,6 +45,7 @@ use crate::model::{By, Checkpoint, ModelError, Precision};
 use crate::{Interrupt, Stops};
 
 pub use arena::Arena;
+pub use instruction::Instruction;
 pub use limits::MachineLimits;
 pub use lora::{Adapters, LoraConfig};
 pub use memory::{Memory, Sampled};
@@ -58,11 +61,6 @@ use packed::PackedWeights;
 use pass::{Pass, PassContext};
 use supply::{Closing, Supply, Turns};
 use weights::{Gradients, Weights};
-
-/// Returns whether the processor has an instruction for bf16 products. Without it, float32 gives the same.
-pub fn has_bf16() -> bool {
-    avx512_bf16::Avx512Bf16::here().is_some()
-}
 
 /// Limit in bytes of the gradients of all threads together; beyond it, threads share gradients.
 const GRADIENTS: usize = 2 << 30;
@@ -148,9 +146,9 @@ impl Cpu {
         })
     }
 
-    /// Computes as on a machine without an instruction for bf16 products.
-    pub fn without_instruction(self) -> Self {
-        Self { arithmetic: self.arithmetic.without_instruction(), laid: OnceLock::new(), ..self }
+    /// Computes products in bf16 by another instruction of this machine, or by none.
+    pub fn by(self, instruction: Option<Instruction>) -> Self {
+        Self { arithmetic: self.arithmetic.by(instruction), laid: OnceLock::new(), ..self }
     }
 
     /// The trained parameters.

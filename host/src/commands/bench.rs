@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use allot_base::{Error, Exit, Result};
 use allot_bench::{Outcome, Peer, Target, Weights, Work};
-use allot_engine::cpu::has_bf16;
+use allot_engine::cpu::Instruction;
 use allot_engine::model::{By, Precision};
 use allot_engine::tensors::DeviceName;
 use clap::{Args, Subcommand};
@@ -110,7 +110,10 @@ pub fn run(command: &Bench, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let precision = |name: &String| if name == "bf16" { Precision::Bf16 } else { Precision::F32 };
     let precisions: Vec<Precision> = common.dtype.iter().map(precision).collect();
-    if common.device == DeviceName::Cpu && precisions.contains(&Precision::Bf16) && !has_bf16() {
+    if common.device == DeviceName::Cpu
+        && precisions.contains(&Precision::Bf16)
+        && Instruction::here().is_none()
+    {
         screen.tell("this processor has no bf16 instructions: products are computed in f32");
     }
     let weights = if common.random { Weights::Random(&shape) } else { Weights::Of(&path) };

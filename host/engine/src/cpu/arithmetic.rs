@@ -1,9 +1,10 @@
 //! The arithmetic of a model's products: float32 numbers, or pairs of adjacent numbers in bf16
 //! ([`bf16`](super::bf16)).
 
-use super::avx512_bf16::Avx512Bf16;
 use super::bf16::rounded;
+use super::instruction::Instruction;
 use super::unit::Pair;
+use super::{amx, unit};
 use crate::model::Precision;
 
 /// Arithmetic of a model's products. Sums are always float32.
@@ -11,8 +12,8 @@ use crate::model::Precision;
 pub enum Arithmetic {
     /// Both sides are float32.
     Single,
-    /// Both sides are rounded to bf16 and multiplied by the processor's bf16 instruction, if it has one.
-    Bf16(Option<Avx512Bf16>),
+    /// Both sides are rounded to bf16 and multiplied by an instruction of the processor, if it has one.
+    Bf16(Option<Instruction>),
 }
 
 impl Arithmetic {
@@ -20,7 +21,7 @@ impl Arithmetic {
     pub fn of(precision: Precision) -> Self {
         match precision {
             Precision::F32 => Self::Single,
-            Precision::Bf16 => Self::Bf16(Avx512Bf16::here()),
+            Precision::Bf16 => Self::Bf16(Instruction::here()),
         }
     }
 
@@ -40,11 +41,19 @@ impl Arithmetic {
         }
     }
 
-    /// Returns the same arithmetic without the bf16 instruction.
-    pub fn without_instruction(self) -> Self {
+    /// Returns the same arithmetic by another instruction for bf16, or by none.
+    pub fn by(self, instruction: Option<Instruction>) -> Self {
         match self {
             Self::Single => self,
-            Self::Bf16(_) => Self::Bf16(None),
+            Self::Bf16(_) => Self::Bf16(instruction),
+        }
+    }
+
+    /// Returns the rows of a tile.
+    pub fn rows(self) -> usize {
+        match self {
+            Self::Bf16(Some(Instruction::Amx(_))) => amx::ROWS,
+            _ => unit::ROWS,
         }
     }
 }

@@ -13,8 +13,8 @@ use pulp::{Simd, WithSimd};
 use super::gemm::INNER;
 use super::kernels::{capped, copy, wide_op};
 use super::softmax::{Seen, softmaxes};
-use super::tile::{ROWS, Side, Tile, WIDEST};
-use super::unit::LINE;
+use super::tile::WIDEST;
+use super::unit::{LINE, ROWS, Side, Tile};
 use crate::model::Shape;
 
 /// Attention settings of a model.

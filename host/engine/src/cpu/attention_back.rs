@@ -11,7 +11,8 @@ use pulp::{Simd, WithSimd};
 use super::attention::{Cache, Heads, Span};
 use super::gemm::INNER;
 use super::kernels::{capped, copy, dot, exp, uncapped, wide_op};
-use super::tile::{ROWS, Side, Tile, WIDEST};
+use super::tile::WIDEST;
+use super::unit::{ROWS, Side, Tile};
 
 /// Queries of a block: their weights and gradients for a run of tokens stay in a core's cache.
 const BLOCK: usize = 8 * ROWS;

@@ -1,5 +1,5 @@
-//! The processor's instruction for bf16 products, VDPBF16PS of AVX512-BF16: the only unsafe
-//! code of the CPU core. Other modules use it as the [`Unit`] of [`Pair`]s.
+//! The processor's instruction for products of bf16 vectors, VDPBF16PS of AVX512-BF16. Other modules use it as the [`Unit`] of
+//! [`Pair`]s. With [`amx`](super::amx), the only unsafe code of the CPU core.
 
 // Soundness: an instruction that the processor lacks is undefined behavior. `Avx512Bf16` only comes
 // from `here`, which checks for it and all features of `run` (`pulp::x86::V4` proves the rest).
@@ -37,8 +37,14 @@ mod x86_64 {
         /// Runs a loop compiled for the instruction.
         #[inline(always)]
         pub fn run<O: Multiply<Element = Pair>>(self, op: O) {
+            self.run_by(op, self);
+        }
+
+        /// Runs a loop of another unit, compiled for this instruction.
+        #[inline(always)]
+        pub fn run_by<O: Multiply<Element = Pair>>(self, op: O, unit: impl Unit<V4, Element = Pair>) {
             // SAFETY: the processor has the features of `V4`, by `self.0`, and the instruction, by `self`.
-            unsafe { run(op, self) }
+            unsafe { run(op, self.0, unit) }
         }
     }
 
@@ -46,8 +52,8 @@ mod x86_64 {
     #[target_feature(enable = "sse,sse2,fxsr,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,bmi1,bmi2,fma,lzcnt")]
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512bf16")]
     #[inline]
-    fn run<O: Multiply<Element = Pair>>(op: O, unit: Avx512Bf16) {
-        op.with(unit.0, unit);
+    fn run<O: Multiply<Element = Pair>>(op: O, simd: V4, unit: impl Unit<V4, Element = Pair>) {
+        op.with(simd, unit);
     }
 
     impl Unit<V4> for Avx512Bf16 {

@@ -3,7 +3,7 @@
 //!
 //! An element adds two products to a sum, the second numbers' first. Each is a fused
 //! multiply-add, rounded to nearest, with subnormal inputs and outputs flushed to zero, as Intel
-//! documents VDPBF16PS ([`Avx512Bf16`]). Such a product is exact in float32, so [`Widened`]
+//! documents VDPBF16PS ([`Avx512Bf16`](super::avx512_bf16::Avx512Bf16)). Such a product is exact in float32, so [`Widened`]
 //! gives the same sums on any machine, with two exceptions. Without VDPBF16PS, sums below 2⁻¹²⁶
 //! are not flushed; without fused instructions, products out of float32's range are rounded.
 
@@ -13,8 +13,8 @@ use std::thread::LocalKey;
 
 use pulp::{Simd, WithSimd};
 
-use super::avx512_bf16::Avx512Bf16;
 use super::element::Element;
+use super::instruction::Instruction;
 use super::kernels::wide_op;
 use super::unit::{LINE, Multiply, Pair, Unit};
 
@@ -94,9 +94,10 @@ thread_local! {
 
 impl Element for Pair {
     const NUMBERS: usize = 2;
+    const STEP: usize = LINE;
 
     #[inline]
-    fn run<O: Multiply<Element = Self>>(op: O, instruction: Option<Avx512Bf16>) {
+    fn run<O: Multiply<Element = Self>>(op: O, instruction: Option<Instruction>) {
         match instruction {
             Some(instruction) => instruction.run(op),
             None => wide_op(Widening(op)),
@@ -110,7 +111,7 @@ impl Element for Pair {
         inner: Range<usize>,
         scratch: &'a mut Vec<Pair>,
     ) -> (&'a [Pair], usize) {
-        let size = inner.len();
+        let size = inner.len().next_multiple_of(Self::STEP);
         if scratch.len() < count * size {
             scratch.resize(count * size, 0);
         }
@@ -164,12 +165,14 @@ impl Element for Pair {
     }
 }
 
-/// Packs adjacent numbers into pairs; a missing last number is zero.
+/// Packs adjacent numbers into pairs. What is missing is zero.
 #[inline(always)]
 fn pack(numbers: &[f32], pairs: &mut [Pair]) {
     let (whole, rest) = numbers.as_chunks::<2>();
     pairs.iter_mut().zip(whole).for_each(|(place, [a, b])| *place = pair(*a, *b));
-    if let (Some(place), [last]) = (pairs.get_mut(whole.len()), rest) {
+    let (_, after) = pairs.split_at_mut(whole.len().min(pairs.len()));
+    after.fill(0);
+    if let (Some(place), [last]) = (after.first_mut(), rest) {
         *place = pair(*last, 0.0);
     }
 }
@@ -178,6 +181,10 @@ fn pack(numbers: &[f32], pairs: &mut [Pair]) {
 pub(super) mod tests {
     use candle_core::{DType, Device, Tensor};
 
+    use super::super::amx::Amx;
+    use super::super::avx512_bf16::Avx512Bf16;
+    use super::super::tile::WIDEST;
+    use super::super::unit::{Side, Tile};
     use super::*;
 
     /// Returns a sum plus the two products of an element, as Intel documents VDPBF16PS: the reference.
@@ -186,6 +193,17 @@ pub(super) mod tests {
         let add = |sum: f32, a: f32, b: f32| zeroed(zeroed(a).mul_add(zeroed(b), zeroed(sum)));
         let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
         add(add(sum, second(a), second(b)), first(a), first(b))
+    }
+
+    /// Returns a sum plus the products of some elements, as Intel documents TDPBF16PS: the reference of AMX.
+    pub(in super::super) fn added_block(sum: f32, elements: impl Iterator<Item = (Pair, Pair)>) -> f32 {
+        let zeroed = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
+        let add = |sum: f32, a: f32, b: f32| zeroed(zeroed(a).mul_add(zeroed(b), zeroed(sum)));
+        let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
+        let chains = elements.fold([0.0, 0.0], |[of_first, of_second], (a, b)| {
+            [add(of_first, first(a), first(b)), add(of_second, second(a), second(b))]
+        });
+        zeroed(zeroed(sum) + zeroed(chains[0] + chains[1]))
     }
 
     /// Like `added`, but without flushing subnormal numbers to zero.
@@ -253,7 +271,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_instruction_adds_what_its_twin_does() {
-        let Some(instruction) = Avx512Bf16::here() else {
+        let Some(instruction) = Avx512Bf16::here().map(Instruction::Avx512Bf16) else {
             return crate::skip::skip("avx512-bf16", "this processor does not have it");
         };
         for class in 0..CLASSES.len() {
@@ -264,6 +282,54 @@ pub(super) mod tests {
                 let twin = added(from, a[i], b[i]);
                 assert!(same(*ours, twin), "{from:e} {:x} {:x}: {ours:e}, {twin:e}", a[i], b[i]);
             }
+        }
+    }
+
+    #[test]
+    fn matrices_add_what_their_twin_does() {
+        const ROWS: usize = 32;
+        let Some(instruction) = Amx::here().map(Instruction::Amx) else {
+            return crate::skip::skip(
+                "amx",
+                "this processor does not have it, or the system does not allow it",
+            );
+        };
+        for class in 0..CLASSES.len() {
+            for (rows, blocks) in [(1, 1), (7, 2), (16, 1), (17, 3), (31, 1), (32, 2)] {
+                let inner = blocks * LINE;
+                let (a, _, _) = elements(class, rows * inner);
+                let (_, b, from) = elements(class, WIDEST * inner.max(ROWS));
+                let mut sums = from[..rows * WIDEST].to_vec();
+                let side = Side::Rows(&a[..], inner);
+                let panel = (&b[..], WIDEST);
+                let tile = Tile { side, taken: rows, inner, panel, used: WIDEST, stride: WIDEST, add: true };
+                Pair::run(Whole { tile, sums: &mut sums }, Some(instruction));
+                for (i, ours) in sums.iter().enumerate() {
+                    let (row, column) = (i / WIDEST, i % WIDEST);
+                    let block = |block: usize| {
+                        (block * LINE..(block + 1) * LINE)
+                            .map(move |k| (row * inner + k, k * WIDEST + column))
+                            .map(|(at, there)| (a[at], b[there]))
+                    };
+                    let twin = from[i] + (0..blocks).fold(0.0, |sum, k| added_block(sum, block(k)));
+                    assert!(same(*ours, twin), "{class}, {rows} rows: {row}, {column}: {ours:e}, {twin:e}");
+                }
+            }
+        }
+    }
+
+    /// A tile by matrices.
+    struct Whole<'a> {
+        tile: Tile<'a, Pair>,
+        sums: &'a mut [f32],
+    }
+
+    impl Multiply for Whole<'_> {
+        type Element = Pair;
+
+        #[inline(always)]
+        fn with<S: Simd, U: Unit<S, Element = Pair>>(self, _: S, unit: U) {
+            unit.matrix(&self.tile, self.sums);
         }
     }
 

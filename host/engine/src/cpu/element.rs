@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::thread::LocalKey;
 
-use super::avx512_bf16::Avx512Bf16;
+use super::instruction::Instruction;
 use super::kernels::{copy, wide_op};
 use super::unit::{LINE, Multiply, Singly};
 
@@ -12,11 +12,14 @@ use super::unit::{LINE, Multiply, Singly};
 /// index. Positions along that index are counted in elements here, lengths of rows in numbers.
 pub trait Element: Copy + Default + Send + Sync + 'static {
     const NUMBERS: usize;
+    /// What is packed ends at a multiple of so many elements along the inner index, with zeros after the last.
+    const STEP: usize;
 
     /// Runs a product's loop, with the instruction for its elements if there is one.
-    fn run<O: Multiply<Element = Self>>(op: O, instruction: Option<Avx512Bf16>);
+    fn run<O: Multiply<Element = Self>>(op: O, instruction: Option<Instruction>);
 
-    /// Returns elements of `count` rows, in place or in `scratch`, and the distance between rows.
+    /// Returns elements of `count` rows, in place or in `scratch`, up to a multiple of [`STEP`](Self::STEP), and the distance
+    /// between rows.
     /// `rows` is `(numbers, distance, numbers per row)`.
     fn rows<'a>(
         rows: (&'a [f32], usize, usize),
@@ -42,9 +45,10 @@ thread_local! {
 
 impl Element for f32 {
     const NUMBERS: usize = 1;
+    const STEP: usize = 1;
 
     #[inline]
-    fn run<O: Multiply<Element = Self>>(op: O, _: Option<Avx512Bf16>) {
+    fn run<O: Multiply<Element = Self>>(op: O, _: Option<Instruction>) {
         wide_op(Singly(op));
     }
 

@@ -10,15 +10,16 @@ use pulp::Simd;
 use rayon::prelude::*;
 
 use super::arithmetic::Arithmetic;
-use super::avx512_bf16::Avx512Bf16;
 use super::element::Element;
-use super::tile::{ROWS, Side, Tile, columns, start};
-use super::unit::{LINE, Multiply, Pair, Unit};
+use super::instruction::Instruction;
+use super::tile::{columns, start};
+use super::unit::{LINE, Multiply, Pair, ROWS, Side, Tile, Unit};
 
 /// Elements of a run along the inner index: a tile's rows stay in the nearest cache.
 pub const INNER: usize = 512;
-/// Tiles whose rows are packed together: three cache lines.
-const GROUP: usize = 8;
+/// Rows that are packed together, at most, and of tiles by vectors: six and three cache lines.
+const MOST: usize = 96;
+const GROUP: usize = 8 * ROWS;
 /// Elements of the right side packed at a time: they stay in a core's own cache.
 const NEAR: usize = 1 << 18;
 
@@ -82,7 +83,7 @@ impl Arithmetic {
             }
             return;
         }
-        let rows = m.div_ceil(threads.max(1)).next_multiple_of(ROWS);
+        let rows = m.div_ceil(threads.max(1)).next_multiple_of(self.rows());
         let some = |y: &mut [f32], from: usize| {
             let part = Part { y, stride, add, a, b, from, rows: rows.min(m - from) };
             match self {
@@ -111,7 +112,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn run<E: Element>(self, instruction: Option<Avx512Bf16>) {
+    fn run<E: Element>(self, instruction: Option<Instruction>) {
         // The buffers are taken and put back: code called inside another crate's closure is not
         // compiled for the widest vectors.
         let (mut left, mut right) = E::scratch().take();
@@ -140,20 +141,21 @@ impl<E: Element> Multiply for Product<'_, E> {
         // As even as possible: the packed left side is used for many panels.
         let most = (NEAR / (inner * width)).max(1);
         let group = panels.div_ceil(panels.div_ceil(most));
-        let right = aligned(right, group * inner * width);
+        let right = aligned(right, group * inner.next_multiple_of(E::STEP) * width);
+        let together = if U::MATRICES { MOST } else { GROUP };
         for first in (0..panels).step_by(group) {
             let columns = first * width..n.min((first + group) * width);
             for k0 in (0..k).step_by(inner) {
                 let k1 = k.min(k0 + inner);
-                let size = (k1 - k0) * width;
+                let size = (k1 - k0).next_multiple_of(E::STEP) * width;
                 for (column, right) in columns.clone().step_by(width).zip(right.chunks_exact_mut(size)) {
                     lay(&b, k0..k1, column, width, right);
                 }
-                for some in (0..rows).step_by(GROUP * ROWS) {
-                    let taken = (GROUP * ROWS).min(rows - some);
-                    let group = Group::of(&a, from + some, taken, k0..k1, left);
-                    for (i, row) in (some..some + taken).step_by(ROWS).enumerate() {
-                        let (side, taken) = (group.side(i), ROWS.min(rows - row));
+                for some in (0..rows).step_by(together) {
+                    let taken = together.min(rows - some);
+                    let group = Group::of(&a, from + some, taken, k0..k1, left, U::MATRICES);
+                    for (i, row) in (some..some + taken).step_by(U::ROWS).enumerate() {
+                        let (side, taken) = (group.side(i, U::ROWS), U::ROWS.min(rows - row));
                         let y = &mut y[row * stride + columns.start..];
                         let panels = right.chunks_exact(size).zip((0..columns.len()).step_by(width));
                         for (panel, column) in panels {
@@ -185,15 +187,19 @@ impl<'a, E: Element> Group<'a, E> {
         rows: usize,
         inner: std::ops::Range<usize>,
         scratch: &'a mut Vec<E>,
+        matrices: bool,
     ) -> Self {
         if !a.turned {
             let of = (&a.data[row * a.stride..], a.stride, a.cols);
             let (data, stride) = E::rows(of, rows, inner, scratch);
             return Self { data, stride, tile: None };
         }
+        if matrices {
+            return Self::turned(a, row, rows, inner, scratch);
+        }
         // Whole cache lines are read, and a tile's rows become adjacent. Tiles are one line apart;
         // otherwise the same numbers of all tiles would compete for one place in the cache.
-        let (size, mut line) = (inner.len() * ROWS + LINE, [E::default(); GROUP * ROWS]);
+        let (size, mut line) = (inner.len() * ROWS + LINE, [E::default(); GROUP]);
         scratch.resize(rows.div_ceil(ROWS) * size, E::default());
         for (i, k) in inner.enumerate() {
             E::line((a.data, a.stride, a.rows), k, row..row + rows, &mut line[..rows]);
@@ -210,10 +216,39 @@ impl<'a, E: Element> Group<'a, E> {
         Self { data: scratch, stride: ROWS, tile: Some(size) }
     }
 
+    /// Transposes the rows of a transposed side, for instructions that take rows. Rows are one line further apart, as tiles are
+    /// above.
     #[inline(always)]
-    fn side(&self, tile: usize) -> Side<'_, E> {
+    fn turned(
+        a: &Mat<'a>,
+        row: usize,
+        rows: usize,
+        inner: std::ops::Range<usize>,
+        scratch: &'a mut Vec<E>,
+    ) -> Self {
+        let stride = inner.len().next_multiple_of(LINE) + LINE;
+        let mut lines = [[E::default(); MOST]; LINE];
+        if scratch.len() < rows * stride {
+            scratch.resize(rows * stride, E::default());
+        }
+        for (first, k) in inner.clone().step_by(LINE).enumerate() {
+            let known = LINE.min(inner.end - k);
+            for (k, line) in (k..k + known).zip(&mut lines) {
+                E::line((a.data, a.stride, a.rows), k, row..row + rows, &mut line[..rows]);
+            }
+            lines[known..].fill([E::default(); MOST]);
+            for (i, places) in scratch.chunks_exact_mut(stride).take(rows).enumerate() {
+                let places = &mut places[first * LINE..][..LINE];
+                places.iter_mut().zip(&lines).for_each(|(place, line)| *place = line[i]);
+            }
+        }
+        Self { data: scratch, stride, tile: None }
+    }
+
+    #[inline(always)]
+    fn side(&self, tile: usize, rows: usize) -> Side<'_, E> {
         match self.tile {
-            None => Side::Rows(&self.data[tile * ROWS * self.stride..], self.stride),
+            None => Side::Rows(&self.data[tile * rows * self.stride..], self.stride),
             Some(size) => Side::Turned(&self.data[tile * size..][..size], ROWS),
         }
     }
@@ -232,6 +267,8 @@ fn aligned<E: Element>(scratch: &mut Vec<E>, len: usize) -> &mut [E] {
 #[inline(always)]
 fn lay<E: Element>(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, panel: &mut [E]) {
     let used = width.min(b.seen().1 - column);
+    let (panel, after) = panel.split_at_mut(inner.len() * width);
+    after.fill(E::default());
     if b.turned {
         return E::turn((&b.data[column * b.stride..], b.stride, b.cols), used, inner, width, panel);
     }
@@ -245,17 +282,17 @@ fn lay<E: Element>(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, wi
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::cpu::bf16::{pair, tests::added};
-    use crate::model::Precision;
+    use crate::cpu::bf16::{pair, tests::added, tests::added_block};
 
     pub(in super::super) fn numbers(n: usize, step: f32) -> Vec<f32> {
         (0..n).map(|i| (i as f32 * step).sin()).collect()
     }
 
     /// Returns all arithmetics of this machine.
-    pub(in super::super) fn arithmetics() -> [Arithmetic; 3] {
-        let bf16 = Arithmetic::of(Precision::Bf16);
-        [Arithmetic::Single, bf16, bf16.without_instruction()]
+    pub(in super::super) fn arithmetics() -> Vec<Arithmetic> {
+        let instructions =
+            Instruction::all().into_iter().map(|instruction| Arithmetic::Bf16(Some(instruction)));
+        [Arithmetic::Single, Arithmetic::Bf16(None)].into_iter().chain(instructions).collect()
     }
 
     /// Returns `from` plus a row times a column of `k` numbers, in the documented order.
@@ -273,13 +310,15 @@ pub(super) mod tests {
         };
         (0..elements).step_by(INNER).fold(from, |sum, first| {
             let run = first..elements.min(first + INNER);
-            sum + run.fold(0.0, |sum, l| match arithmetic {
-                Arithmetic::Single => a(l).mul_add(b(l), sum),
-                Arithmetic::Bf16(_) => {
-                    let both = |x: &dyn Fn(usize) -> f32| pair(at(x, each * l), at(x, each * l + 1));
-                    added(sum, both(&a), both(&b))
-                }
-            })
+            let both = |x: &dyn Fn(usize) -> f32, l: usize| pair(at(x, each * l), at(x, each * l + 1));
+            sum + match arithmetic {
+                Arithmetic::Single => run.fold(0.0, |sum, l| a(l).mul_add(b(l), sum)),
+                Arithmetic::Bf16(Some(Instruction::Amx(_))) => run.step_by(LINE).fold(0.0, |sum, l| {
+                    let block = (l..l + LINE).map(|l| (both(&a, l), both(&b, l)));
+                    added_block(sum, block)
+                }),
+                Arithmetic::Bf16(_) => run.fold(0.0, |sum, l| added(sum, both(&a, l), both(&b, l))),
+            }
         })
     }
 

@@ -12,8 +12,8 @@ use super::arithmetic::Arithmetic;
 use super::bf16::pair;
 use super::element::Element;
 use super::kernels::wide_op;
-use super::tile::ROWS;
-use super::unit::{Multiply, Pair, Unit};
+use super::tile::WIDEST;
+use super::unit::{Multiply, Pair, ROWS, Side, Tile, Unit};
 use crate::model::{ModelError, Precision};
 
 /// Bytes to read at most: far more than caches hold.
@@ -142,6 +142,9 @@ impl<E: Element> Multiply for Peak<'_, E> {
 
     #[inline(always)]
     fn with<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U) {
+        if U::MATRICES {
+            return self.matrices::<S, U>(unit);
+        }
         *self.lanes = ROWS * 2 * S::F32_LANES * E::NUMBERS;
         let [a, b] = black_box(self.elements).map(|element| unit.splat(simd, element));
         let mut sums = [[simd.splat_f32s(0.0); 2]; ROWS];
@@ -155,6 +158,26 @@ impl<E: Element> Multiply for Peak<'_, E> {
             all = simd.add_f32s(all, *sum);
         }
         black_box(simd.reduce_sum_f32s(all));
+    }
+}
+
+impl<E: Element> Peak<'_, E> {
+    /// A step is a share of a tile from near caches.
+    #[inline(always)]
+    fn matrices<S: Simd, U: Unit<S, Element = E>>(self, unit: U) {
+        const INNER: usize = 256;
+        let side = black_box(vec![self.elements[0]; U::ROWS * INNER]);
+        let panel = black_box(vec![self.elements[1]; WIDEST * INNER]);
+        let mut sums = [0.0; 4096];
+        let side = Side::Rows(&side[..], INNER);
+        let panel = (&panel[..], WIDEST);
+        let tile =
+            Tile { side, taken: U::ROWS, inner: INNER, panel, used: WIDEST, stride: WIDEST, add: false };
+        *self.lanes = U::ROWS * WIDEST * E::NUMBERS;
+        for _ in 0..self.steps / INNER {
+            unit.matrix(&tile, &mut sums);
+        }
+        black_box(sums);
     }
 }
 

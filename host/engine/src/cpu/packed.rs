@@ -7,12 +7,11 @@ use rayon::prelude::*;
 
 use super::arena::{Arena, BlockMatrix};
 use super::arithmetic::Arithmetic;
-use super::avx512_bf16::Avx512Bf16;
 use super::element::Element as _;
+use super::instruction::Instruction;
 use super::kernels::wide;
 use super::lora::Adapters;
 use super::panels::Panels;
-use super::tile::ROWS;
 use super::unit::Pair;
 
 /// A model's weights in panels, adapters merged.
@@ -62,7 +61,7 @@ impl PackedWeights {
 pub enum PackedMatrix {
     Single(Panels<f32>),
     /// In bf16, with the instruction that multiplies it, if there is one.
-    Bf16(Panels<Pair>, Option<Avx512Bf16>),
+    Bf16(Panels<Pair>, Option<Instruction>),
 }
 
 impl Default for PackedMatrix {
@@ -76,7 +75,10 @@ impl PackedMatrix {
     pub fn pack(&mut self, arithmetic: Arithmetic, weights: &[f32], outputs: usize, inputs: usize) {
         match (arithmetic, &mut *self) {
             (Arithmetic::Single, Self::Single(panels)) => panels.pack(weights, outputs, inputs),
-            (Arithmetic::Bf16(_), Self::Bf16(panels, _)) => panels.pack(weights, outputs, inputs),
+            (Arithmetic::Bf16(instruction), Self::Bf16(panels, by)) => {
+                *by = instruction;
+                panels.pack(weights, outputs, inputs);
+            }
             (Arithmetic::Single, _) => {
                 *self = Self::Single(Panels::default());
                 self.pack(arithmetic, weights, outputs, inputs);
@@ -105,11 +107,11 @@ impl PackedMatrix {
 
     /// Like `product`, with rows spread over `threads`.
     pub fn spread(&self, x: &[f32], y: &mut [f32], add: bool, threads: usize) {
-        let (outputs, inputs) = match self {
-            Self::Single(panels) => (panels.outputs, panels.inputs),
-            Self::Bf16(panels, _) => (panels.outputs, panels.inputs),
+        let (outputs, inputs, of_tile) = match self {
+            Self::Single(panels) => (panels.outputs, panels.inputs, Arithmetic::Single.rows()),
+            Self::Bf16(panels, by) => (panels.outputs, panels.inputs, Arithmetic::Bf16(*by).rows()),
         };
-        let rows = (x.len() / inputs.max(1)).div_ceil(threads.max(1)).next_multiple_of(ROWS);
+        let rows = (x.len() / inputs.max(1)).div_ceil(threads.max(1)).next_multiple_of(of_tile);
         if rows * inputs >= x.len() {
             return self.product(x, y, add);
         }
@@ -135,7 +137,7 @@ thread_local! {
 /// Runs on rows of `inputs` numbers, rounded to bf16.
 fn in_pairs(x: &[f32], inputs: usize, run: impl FnOnce(&[Pair])) {
     let mut pairs = PAIRS.take();
-    let (rows, inner) = (x.len() / inputs.max(1), inputs.div_ceil(2));
+    let (rows, inner) = (x.len() / inputs.max(1), inputs.div_ceil(2).next_multiple_of(Pair::STEP));
     wide(
         #[inline(always)]
         || {
@@ -150,6 +152,7 @@ fn in_pairs(x: &[f32], inputs: usize, run: impl FnOnce(&[Pair])) {
 mod tests {
     use super::*;
     use crate::cpu::gemm::{Mat, tests::arithmetics, tests::numbers};
+    use crate::model::Precision;
 
     /// `gemm.rs` is tested against plain sums.
     #[test]
@@ -211,8 +214,8 @@ mod tests {
             panels.product(&x, &mut y, false);
             y
         };
-        let [single, bf16, _] = arithmetics();
-        let [first, rounded, again] = [single, bf16, single].map(&mut product);
+        let [single, rounded] = [Arithmetic::Single, Arithmetic::of(Precision::Bf16)];
+        let [first, rounded, again] = [single, rounded, single].map(&mut product);
         assert!(first == again && first != rounded);
     }
 }

@@ -9,12 +9,12 @@
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::avx512_bf16::Avx512Bf16;
 use super::element::Element;
 use super::gemm::INNER;
+use super::instruction::Instruction;
 use super::kernels::{wide, wide_op};
-use super::tile::{ROWS, Side, Tile, columns, start};
-use super::unit::{LINE, Multiply, Unit};
+use super::tile::{columns, start};
+use super::unit::{LINE, Multiply, Side, Tile, Unit};
 
 /// Panels that one row is multiplied with at a time.
 const STREAMS: usize = 4;
@@ -29,7 +29,7 @@ pub struct Panels<E> {
     pub outputs: usize,
     /// Size of the input.
     pub inputs: usize,
-    /// Elements of an input.
+    /// Elements of an input, up to a multiple of [`Element::STEP`].
     inner: usize,
     /// Outputs of a panel.
     width: usize,
@@ -38,7 +38,7 @@ pub struct Panels<E> {
 impl<E: Element> Panels<E> {
     /// Packs a matrix with contiguous rows.
     pub fn pack(&mut self, weights: &[f32], outputs: usize, inputs: usize) {
-        let (width, inner) = (wide_op(Width), inputs.div_ceil(E::NUMBERS));
+        let (width, inner) = (wide_op(Width), inputs.div_ceil(E::NUMBERS).next_multiple_of(E::STEP));
         let panels = outputs.div_ceil(width);
         self.elements.resize(panels * width * inner + LINE, E::default());
         let start = start(&self.elements);
@@ -54,7 +54,7 @@ impl<E: Element> Panels<E> {
     }
 
     /// Computes `y = x Wᵀ`, or `y += x Wᵀ` with `add`. `x` is `[N, inner]`, `y` `[N, outputs]`.
-    pub fn product(&self, instruction: Option<Avx512Bf16>, x: &[E], y: &mut [f32], add: bool) {
+    pub fn product(&self, instruction: Option<Instruction>, x: &[E], y: &mut [f32], add: bool) {
         let which = 0..self.outputs.div_ceil(self.width);
         E::run(Product { panels: self, which, x, y, stride: self.outputs, add }, instruction);
     }
@@ -62,7 +62,7 @@ impl<E: Element> Panels<E> {
     /// Like `product`, with panels spread over `threads`, each with its own buffer.
     pub fn shared(
         &self,
-        instruction: Option<Avx512Bf16>,
+        instruction: Option<Instruction>,
         x: &[E],
         y: &mut [f32],
         add: bool,
@@ -116,7 +116,7 @@ impl<E: Element> Panels<E> {
     }
 }
 
-/// Outputs of a panel on this machine: as many as registers can hold sums for with [`ROWS`] rows.
+/// Outputs of a panel on this machine: as many as registers can hold sums for.
 struct Width;
 
 impl WithSimd for Width {
@@ -144,10 +144,10 @@ impl<E: Element> Multiply for Product<'_, E> {
     #[inline(always)]
     fn with<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U) {
         let (length, width) = (self.panels.inner, self.panels.width);
-        if self.x.len() == length && width == 4 * S::F32_LANES {
+        if !U::MATRICES && self.x.len() == length && width == 4 * S::F32_LANES {
             return self.one_row::<S, U, 4>(simd, unit);
         }
-        if self.x.len() == length {
+        if !U::MATRICES && self.x.len() == length {
             return self.one_row::<S, U, 2>(simd, unit);
         }
         let Self { panels, which, x, y, stride, add } = self;
@@ -159,9 +159,9 @@ impl<E: Element> Multiply for Product<'_, E> {
             let used = width.min(panels.outputs - number * width);
             for (run, panel) in panel.chunks(INNER * width).enumerate() {
                 let add = add || run > 0;
-                for row in (0..rows).step_by(ROWS) {
+                for row in (0..rows).step_by(U::ROWS) {
                     let side = Side::Rows(&x[row * length + run * INNER..], length);
-                    let (taken, inner) = (ROWS.min(rows - row), panel.len() / width);
+                    let (taken, inner) = (U::ROWS.min(rows - row), panel.len() / width);
                     let tile = Tile { side, taken, inner, panel: (panel, width), used, stride, add };
                     tile.run_by(simd, unit, &mut y[row * stride + at..]);
                 }

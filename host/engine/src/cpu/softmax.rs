@@ -2,8 +2,7 @@
 //! short rows leave the processor idle otherwise.
 
 use super::kernels::{exp, halved, larger, total};
-use super::tile::ROWS;
-use super::unit::LINE;
+use super::unit::{LINE, ROWS};
 
 /// The range of a row's scores that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

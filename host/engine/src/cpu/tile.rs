@@ -8,41 +8,10 @@
 use pulp::Simd;
 
 use super::element::Element;
-use super::unit::{LINE, Multiply, Single, Unit};
+use super::unit::{LINE, Multiply, Side, Single, Tile, Unit};
 
-/// Maximum number of rows of a tile.
-pub const ROWS: usize = 6;
 /// Maximum number of columns of a tile.
 pub const WIDEST: usize = 64;
-
-/// The left side of a tile.
-#[derive(Clone, Copy)]
-pub enum Side<'a, E = f32> {
-    /// Rows in place, with their distance.
-    Rows(&'a [E], usize),
-    /// Transposed: one inner index after the other, with their distance.
-    Turned(&'a [E], usize),
-}
-
-/// A few rows by a panel.
-#[derive(Clone, Copy)]
-pub struct Tile<'a, E = f32> {
-    /// The rows.
-    pub side: Side<'a, E>,
-    /// Number of rows, at most [`ROWS`].
-    pub taken: usize,
-    /// Number of inner indices.
-    pub inner: usize,
-    /// The panel, `[inner, width]`, and its width. Whole vectors are read, so the panel must extend
-    /// past the last used column, up to a cache line.
-    pub panel: (&'a [E], usize),
-    /// Number of used columns, at most [`columns`].
-    pub used: usize,
-    /// Distance between rows of the result.
-    pub stride: usize,
-    /// Whether sums are added to the result.
-    pub add: bool,
-}
 
 impl Tile<'_> {
     /// Multiplies numbers.
@@ -67,7 +36,11 @@ impl<E: Element> Tile<'_, E> {
     /// every number of rows and columns would be most of this crate.
     #[inline(always)]
     pub fn run_by<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U, y: &mut [f32]) {
-        unit.call(simd, Run { tile: &self, y });
+        if U::MATRICES {
+            unit.matrix(&self, y);
+        } else {
+            unit.call(simd, Run { tile: &self, y });
+        }
     }
 
     #[inline(always)]
@@ -176,7 +149,7 @@ impl<E: Element> Multiply for Run<'_, '_, E> {
     }
 }
 
-/// Returns the maximum columns of a tile on this machine: with [`ROWS`] rows 24 sums of 32
+/// Returns the maximum columns of a tile on this machine: with [`ROWS`](super::unit::ROWS) rows 24 sums of 32
 /// registers, or 12 of 16.
 #[inline(always)]
 pub fn columns<S: Simd>() -> usize {

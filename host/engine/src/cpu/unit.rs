@@ -1,12 +1,45 @@
-//! Vector multiplication: loops are written once ([`Multiply`]), for any elements and any [`Unit`].
+//! What multiplies: loops are written once ([`Multiply`]), for any elements and any [`Unit`]. A unit multiplies vectors, and
+//! some units multiply matrices.
 
 use pulp::{Simd, WithSimd};
 
 /// Numbers in a cache line. A panel's width is a multiple of it.
 pub const LINE: usize = 16;
 
+/// Maximum number of rows of a tile that is computed by vectors.
+pub const ROWS: usize = 6;
+
 /// Two numbers in bf16.
 pub type Pair = u32;
+
+/// The left side of a tile.
+#[derive(Clone, Copy)]
+pub enum Side<'a, E = f32> {
+    /// Rows in place, with their distance.
+    Rows(&'a [E], usize),
+    /// Transposed: one inner index after the other, with their distance.
+    Turned(&'a [E], usize),
+}
+
+/// A few rows by a panel.
+#[derive(Clone, Copy)]
+pub struct Tile<'a, E = f32> {
+    /// The rows.
+    pub side: Side<'a, E>,
+    /// Number of rows, at most [`Unit::ROWS`].
+    pub taken: usize,
+    /// Number of inner indices.
+    pub inner: usize,
+    /// The panel, `[inner, width]`, and its width. Whole vectors are read, so the panel must extend
+    /// past the last used column, up to a cache line.
+    pub panel: (&'a [E], usize),
+    /// Number of used columns, at most [`columns`](super::tile::columns).
+    pub used: usize,
+    /// Distance between rows of the result.
+    pub stride: usize,
+    /// Whether sums are added to the result.
+    pub add: bool,
+}
 
 /// A loop of a product.
 pub trait Multiply {
@@ -21,6 +54,10 @@ pub trait Unit<S: Simd>: Copy {
     type Element;
     /// A vector with as many elements as a vector of sums.
     type Vector: Copy;
+    /// Maximum number of rows of a tile.
+    const ROWS: usize = ROWS;
+    /// Whether [`matrix`](Self::matrix) computes tiles.
+    const MATRICES: bool = false;
 
     /// Returns elements as vectors.
     fn vectors(elements: &[Self::Element]) -> &[Self::Vector];
@@ -33,6 +70,10 @@ pub trait Unit<S: Simd>: Copy {
 
     /// Runs a loop as a separate call.
     fn call<O: Multiply<Element = Self::Element>>(self, simd: S, op: O);
+
+    /// Computes a tile by instructions for matrices. Its side has rows in place. Its inner indices are read up to a multiple of
+    /// [`STEP`](super::element::Element::STEP), in rows and panel.
+    fn matrix(self, _: &Tile<'_, Self::Element>, _: &mut [f32]) {}
 }
 
 /// Multiplies float32.

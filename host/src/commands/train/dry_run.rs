@@ -2,7 +2,7 @@
 
 use allot_base::count;
 use allot_config::train::{Setting, TrainConfig};
-use allot_engine::cpu::has_bf16;
+use allot_engine::cpu::Instruction;
 use allot_engine::model::Precision;
 use allot_engine::tensors::DeviceName;
 use allot_outputs::rollouts;
@@ -80,11 +80,9 @@ fn show_machine(prepared: &Prepared<'_>, row: &mut impl FnMut(&str, String)) {
     }
     match (device, dtype) {
         (DeviceName::Cpu, Precision::F32) => {}
-        (DeviceName::Cpu, Precision::Bf16) if has_bf16() => {
-            row("device", "cpu, in bf16 by AVX512-BF16".to_owned());
-        }
         (DeviceName::Cpu, Precision::Bf16) => {
-            row("device", "cpu, in bf16 by instructions for f32".to_owned());
+            let by = Instruction::here().map_or("instructions for f32".to_owned(), |by| by.to_string());
+            row("device", format!("cpu, in bf16 by {by}"));
         }
         (device, dtype) => row("device", format!("{device}, in {}", precision(dtype))),
     }
