@@ -9,6 +9,8 @@ mod arithmetic;
 mod attention;
 mod attention_back;
 mod attention_one;
+#[cfg(test)]
+mod attention_tests;
 mod avx512_bf16;
 mod bf16;
 mod block;
@@ -196,16 +198,22 @@ impl Cpu {
         })
     }
 
-    /// Returns the context of passes on the pool's threads, with the current weights or the
+    /// Returns the context of `passes` at the same time on the pool's threads, with the current weights or the
     /// reference. The reference is used too rarely to be packed.
-    fn how(&self, PassOptions { temperature, recompute }: PassOptions, reference: bool) -> PassContext<'_> {
+    fn how(
+        &self,
+        PassOptions { temperature, recompute }: PassOptions,
+        reference: bool,
+        passes: usize,
+    ) -> PassContext<'_> {
         let weights = if reference {
             let base = self.reference.as_deref().unwrap_or(&self.base);
             Weights { base, adapters: None, ..self.view() }
         } else {
             Weights { laid: Some(self.packed()), ..self.view() }
         };
-        let threads = (self.threads / self.slices()).max(1);
+        // Long sequences may be fewer than threads: these share the work of each.
+        let threads = (self.threads / passes.max(1)).max(1);
         PassContext { weights, rope: &self.rope, temperature, recompute, threads }
     }
 
@@ -324,8 +332,9 @@ impl Core for Cpu {
         let mut passes = std::mem::take(&mut self.passes);
         passes.resize_with(slices, Pass::default);
         let scored = self.pool.install(|| {
-            let how = self.how(options, reference);
-            let work = split(sequences, slices).into_par_iter().zip(passes.par_iter_mut());
+            let parts = split(sequences, slices);
+            let how = self.how(options, reference, parts.len());
+            let work = parts.into_par_iter().zip(passes.par_iter_mut());
             work.map(|(part, pass)| pass.score(how, &sequences[part])).collect::<Vec<_>>().concat()
         });
         self.passes = passes;
@@ -347,8 +356,8 @@ impl Core for Cpu {
             (std::mem::take(&mut self.passes), std::mem::take(&mut self.gradients));
         passes.resize_with(slices, Pass::default);
         self.pool.install(|| {
-            let how = self.how(options, false);
             let parts = split(sequences, slices);
+            let how = self.how(options, false, parts.len());
             let work = parts.into_par_iter().zip(passes.par_iter_mut()).zip(gradients.par_iter_mut());
             work.for_each(|((part, pass), gradients)| {
                 let first = part.start;

@@ -252,6 +252,9 @@ mod linux {
     }
 
     /// A register of rows by a whole panel. Distances between lines are in bytes.
+    ///
+    /// With few rows a panel comes from memory, once: it is asked for two blocks ahead, since loads of registers alone wait for
+    /// each other. What is asked for past the end of the panels is not read.
     #[inline(always)]
     unsafe fn one(
         rows: *const Pair,
@@ -269,6 +272,16 @@ mod linux {
                 "tilezero tmm2",
                 "tilezero tmm3",
                 "2:",
+                "lea {ahead}, [{panel} + 8192]",
+                "lea {end}, [{panel} + 12288]",
+                "3:",
+                "prefetcht0 [{ahead}]",
+                "prefetcht0 [{ahead} + 64]",
+                "prefetcht0 [{ahead} + 128]",
+                "prefetcht0 [{ahead} + 192]",
+                "add {ahead}, 256",
+                "cmp {ahead}, {end}",
+                "jb 3b",
                 "tileloadd tmm4, [{rows} + {apart}]",
                 "tileloadd tmm5, [{panel} + {wide}]",
                 "tdpbf16ps tmm0, tmm4, tmm5",
@@ -286,6 +299,8 @@ mod linux {
                 "tilestored [{y} + {stride} + 64], tmm1",
                 "tilestored [{y} + {stride} + 128], tmm2",
                 "tilestored [{y} + {stride} + 192], tmm3",
+                ahead = out(reg) _,
+                end = out(reg) _,
                 rows = inout(reg) rows => _,
                 apart = in(reg) apart,
                 panel = inout(reg) panel => _,

@@ -9,13 +9,17 @@
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
 
 use super::gemm::INNER;
-use super::kernels::{capped, copy, wide_op};
+use super::kernels::{capped, copy, wide, wide_op};
 use super::softmax::{Seen, softmaxes};
 use super::tile::WIDEST;
 use super::unit::{LINE, ROWS, Side, Tile};
 use crate::model::Shape;
+
+/// Tokens that a thread takes at a time.
+const SHARE: usize = 8 * ROWS;
 
 /// Attention settings of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -237,49 +241,28 @@ pub fn attend(
     heads: Heads,
     rows: &[f32],
     spans: &[Span],
-    mixed: &mut [f32],
-    log_sums: &mut [f32],
+    (mixed, log_sums): (&mut [f32], &mut [f32]),
     scratch: &mut AttentionScratch,
+    threads: usize,
 ) {
-    wide_op(Attend { heads, rows, spans, mixed, log_sums, scratch });
-}
-
-struct Attend<'a> {
-    heads: Heads,
-    rows: &'a [f32],
-    spans: &'a [Span],
-    mixed: &'a mut [f32],
-    log_sums: &'a mut [f32],
-    scratch: &'a mut AttentionScratch,
-}
-
-impl WithSimd for Attend<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { heads, rows, spans, mixed, log_sums, scratch } = self;
-        let AttentionScratch { prompt, own, scores } = scratch;
-        let mut laid = 0..0;
-        for span in spans {
-            if span.prompt != laid {
-                lay(heads, rows, &span.prompt, prompt);
-                laid = span.prompt.clone();
-            }
-            lay(heads, rows, &span.own, own);
-            let (before, tokens) = (span.prompt.len(), span.own.len());
-            let segments = [
-                Past {
-                    cache: Cache::new(heads, before),
-                    keys: &prompt[0],
-                    values: &prompt[1],
-                    seen: 0..before,
-                },
-                Past { cache: Cache::new(heads, tokens), keys: &own[0], values: &own[1], seen: 0..tokens },
-            ];
-            Stretch { heads, rows, first: span.own.start, tokens, segments }
-                .attend(simd, mixed, log_sums, scores);
+    let AttentionScratch { prompt, own, scores } = scratch;
+    let (row, mut laid) = (heads.query * heads.width, 0..0);
+    for span in spans {
+        if span.prompt != laid {
+            lay(heads, rows, &span.prompt, prompt);
+            laid = span.prompt.clone();
         }
+        lay(heads, rows, &span.own, own);
+        let (before, tokens) = (span.prompt.len(), span.own.len());
+        let segments = [
+            Past { cache: Cache::new(heads, before), keys: &prompt[0], values: &prompt[1], seen: 0..before },
+            Past { cache: Cache::new(heads, tokens), keys: &own[0], values: &own[1], seen: 0..tokens },
+        ];
+        let which = span.own.clone();
+        let rows = &rows[which.start * heads.row()..which.end * heads.row()];
+        let mixed = &mut mixed[which.start * row..which.end * row];
+        let log_sums = &mut log_sums[which.start * heads.query..which.end * heads.query];
+        Stretch { heads, rows, segments }.attend(mixed, log_sums, scores, threads);
     }
 }
 
@@ -289,53 +272,61 @@ pub fn attend_after(
     heads: Heads,
     rows: &[f32],
     segments: [Past<'_>; 2],
-    mixed: &mut [f32],
-    log_sums: &mut [f32],
+    (mixed, log_sums): (&mut [f32], &mut [f32]),
     scratch: &mut AttentionScratch,
+    threads: usize,
 ) {
-    let tokens = rows.len() / heads.row();
-    let stretch = Stretch { heads, rows, first: 0, tokens, segments };
-    wide_op(After { stretch, mixed, log_sums, scores: &mut scratch.scores });
-}
-
-struct After<'a> {
-    stretch: Stretch<'a>,
-    mixed: &'a mut [f32],
-    log_sums: &'a mut [f32],
-    scores: &'a mut Vec<f32>,
-}
-
-impl WithSimd for After<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        self.stretch.attend(simd, self.mixed, self.log_sums, self.scores);
-    }
+    Stretch { heads, rows, segments }.attend(mixed, log_sums, &mut scratch.scores, threads);
 }
 
 /// Consecutive tokens whose queries attend to two segments of keys and values. Their own keys are the last of
 /// the second segment.
 struct Stretch<'a> {
     heads: Heads,
+    /// The tokens' rows.
     rows: &'a [f32],
-    /// Row of the first token.
-    first: usize,
-    tokens: usize,
     /// All keys and values that are there.
     segments: [Past<'a>; 2],
 }
 
 impl Stretch<'_> {
+    /// Many tokens are shared by threads. A token's bits depend on it alone.
+    fn attend(&self, mixed: &mut [f32], log_sums: &mut [f32], scores: &mut Vec<f32>, threads: usize) {
+        let (row, query) = (self.heads.query * self.heads.width, self.heads.query);
+        if threads == 1 || log_sums.len() <= SHARE * query {
+            return wide_op(Queries { stretch: self, first: 0, mixed, log_sums, scores });
+        }
+        let shares = mixed.par_chunks_mut(SHARE * row).zip(log_sums.par_chunks_mut(SHARE * query));
+        shares.enumerate().for_each_init(Vec::new, |scores, (i, (mixed, log_sums))| {
+            wide_op(Queries { stretch: self, first: i * SHARE, mixed, log_sums, scores });
+        });
+    }
+}
+
+/// Some consecutive tokens of a stretch.
+struct Queries<'a> {
+    stretch: &'a Stretch<'a>,
+    /// The first one.
+    first: usize,
+    mixed: &'a mut [f32],
+    log_sums: &'a mut [f32],
+    scores: &'a mut Vec<f32>,
+}
+
+impl WithSimd for Queries<'_> {
+    type Output = ();
+
     #[inline(always)]
-    fn attend<S: Simd>(&self, simd: S, mixed: &mut [f32], log_sums: &mut [f32], scores: &mut Vec<f32>) {
-        let Self { heads, rows, first: row_of_first, tokens, segments: [prompt, own] } = self;
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { stretch: Stretch { heads, rows, segments: [prompt, own] }, scores, .. } = self;
         let (row, width, group) = (heads.row(), heads.width, heads.group());
+        let tokens = rows.len() / row;
         let (before, known) = (prompt.seen.end, own.seen.end - tokens);
         let total = (before + own.seen.end).next_multiple_of(LINE);
         scores.resize(ROWS * total, 0.0);
-        for first in (0..*tokens).step_by(ROWS) {
-            let taken = ROWS.min(tokens - first);
+        let last = self.first + self.log_sums.len() / heads.query;
+        for first in (self.first..last).step_by(ROWS) {
+            let taken = ROWS.min(last - first);
             // From the first token that the tile's first query sees to the last that its last query
             // sees. Tokens that a query does not see get weight 0.
             let begin = heads.first_seen(before + known + first + 1);
@@ -349,18 +340,18 @@ impl Stretch<'_> {
                 let to = before + known + first + i + 1;
                 Seen { from: heads.first_seen(to) - unseen, to: to - unseen }
             });
+            let place = first - self.first;
             for head in 0..heads.query {
-                let token = row_of_first + first;
-                let side = Side::Rows(&rows[token * row + head * width..], row);
+                let side = Side::Rows(&rows[first * row + head * width..], row);
                 score(simd, head / group, (side, taken), &segments, scores, total);
                 let mut logs = [0.0; ROWS];
                 let seen_scores = &mut scores[unseen..];
                 let scale = heads.cap(&mut seen_scores[..taken * total - unseen]);
                 softmaxes(seen_scores, total, &seen[..taken], scale, &mut logs);
                 for (i, log) in logs.iter().take(taken).enumerate() {
-                    log_sums[(token + i) * heads.query + head] = *log;
+                    self.log_sums[(place + i) * heads.query + head] = *log;
                 }
-                let y = &mut mixed[(token * heads.query + head) * width..];
+                let y = &mut self.mixed[(place * heads.query + head) * width..];
                 mix(simd, head / group, (scores, total, taken), &segments, y, heads.query * width);
             }
         }
@@ -368,17 +359,21 @@ impl Stretch<'_> {
 }
 
 /// Copies keys of these rows into columns, and values into lines.
-#[inline(always)]
 fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut [Vec<f32>; 2]) {
     let cache = Cache::new(heads, which.len());
     columns.resize(cache.columns(), 0.0);
     lines.resize(cache.lines(), 0.0);
     let [keys, values] = heads.past();
-    let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
-    for (token, row) in rows.enumerate() {
-        cache.put_column(token, &row[keys.clone()], columns);
-        cache.put_line(token, &row[values.clone()], lines);
-    }
+    wide(
+        #[inline(always)]
+        || {
+            let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
+            for (token, row) in rows.enumerate() {
+                cache.put_column(token, &row[keys.clone()], columns);
+                cache.put_line(token, &row[values.clone()], lines);
+            }
+        },
+    );
 }
 
 /// Computes queries' scores with the keys of both segments.

@@ -7,10 +7,11 @@
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
 
 use super::attention::{Cache, Heads, Span};
 use super::gemm::INNER;
-use super::kernels::{capped, copy, dot, exp, uncapped, wide_op};
+use super::kernels::{capped, copy, dot, exp, uncapped, wide, wide_op};
 use super::tile::WIDEST;
 use super::unit::{ROWS, Side, Tile};
 
@@ -33,12 +34,21 @@ pub struct Mixed<'a> {
 pub struct BackScratch {
     prompt: SegmentLayout,
     own: SegmentLayout,
+    /// One for each head that is computed at the same time.
+    heads: Vec<HeadScratch>,
+}
+
+/// Buffers of a query head.
+#[derive(Clone, Debug, Default)]
+struct HeadScratch {
     /// A block's queries and the gradients of its outputs: `[BLOCK, E]`, E padded to whole cache lines.
     queries: Vec<f32>,
     gradients: Vec<f32>,
     /// A block's weights, and the gradients of its scores: `[BLOCK, tokens]`.
     weights: Vec<f32>,
     slopes: Vec<f32>,
+    /// Gradients by the head's queries, keys and values: `[tokens of both segments, 3 E]`.
+    drows: Vec<f32>,
 }
 
 /// A segment's keys and values, in the layouts of products.
@@ -51,84 +61,178 @@ struct SegmentLayout {
 
 /// The backward pass of [`attend`](super::attention::attend): adds to the gradient of the rows,
 /// including those of prompts.
+///
+/// Heads that share keys and values add to the same gradients. So that threads can share them, the gradients of each head of
+/// a long span are summed apart and then added, head after head: the bits do not depend on the number of threads.
 pub fn attend_back(
     heads: Heads,
     rows: &[f32],
     spans: &[Span],
     mixed: Mixed<'_>,
     drows: &mut [f32],
-    scratch: &mut BackScratch,
+    (scratch, threads): (&mut BackScratch, usize),
 ) {
-    wide_op(AttentionBack { heads, rows, spans, mixed, drows, scratch });
-}
-
-struct AttentionBack<'a> {
-    heads: Heads,
-    rows: &'a [f32],
-    spans: &'a [Span],
-    mixed: Mixed<'a>,
-    drows: &'a mut [f32],
-    scratch: &'a mut BackScratch,
-}
-
-impl WithSimd for AttentionBack<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { heads, rows, spans, mixed, drows, scratch } = self;
-        let BackScratch { prompt, own, queries, gradients, weights, slopes } = scratch;
-        let mut laid = 0..0;
-        for span in spans {
-            if span.prompt != laid {
-                prompt.lay(heads, rows, &span.prompt);
-                laid = span.prompt.clone();
+    let BackScratch { prompt, own, heads: scratch } = scratch;
+    scratch.resize_with(threads.max(1), HeadScratch::default);
+    let mut laid = 0..0;
+    for span in spans {
+        if span.prompt != laid {
+            prompt.lay(heads, rows, &span.prompt);
+            laid = span.prompt.clone();
+        }
+        own.lay(heads, rows, &span.own);
+        let pass = |head: usize| HeadPass { heads, rows, mixed, span, prompt, own, head };
+        if span.own.len() <= BLOCK {
+            // Each sum of a single block is added once: the same bits without a sum apart.
+            for head in 0..heads.query {
+                let place = Place::of_batch(heads, span, head);
+                wide_op(Heading { pass: pass(head), place, drows, scratch: &mut scratch[0] });
             }
-            own.lay(heads, rows, &span.own);
-            for first in (0..span.own.len()).step_by(BLOCK) {
-                let count = BLOCK.min(span.own.len() - first);
-                let which = span.own.start + first..span.own.start + first + count;
-                for head in 0..heads.query {
-                    let (row, place) = (heads.row(), head * heads.width);
-                    to_lines(heads.width, &rows[which.start * row + place..], row, count, queries);
-                    let wide = heads.query * heads.width;
-                    let of = which.start * wide + place;
-                    to_lines(heads.width, &mixed.gradient[of..], wide, count, gradients);
-                    let (queries, gradients) = (&queries[..], &gradients[..]);
-                    let mut block = QueryBlock {
-                        heads,
-                        rows,
-                        mixed,
-                        which: which.clone(),
-                        position: span.prompt.len() + first,
-                        head,
-                        queries,
-                        gradients,
-                        weights,
-                        slopes,
-                    };
-                    block.segment(simd, prompt, (&span.prompt, 0), span.prompt.len(), drows);
-                    block.segment(simd, own, (&span.own, span.prompt.len()), first + count, drows);
-                }
+            continue;
+        }
+        for first in (0..heads.query).step_by(scratch.len()) {
+            let some = scratch.iter_mut().zip(first..heads.query);
+            let apart = |(scratch, head): (&mut HeadScratch, usize)| {
+                let mut drows = std::mem::take(&mut scratch.drows);
+                drows.clear();
+                drows.resize((span.prompt.len() + span.own.len()) * 3 * heads.width, 0.0);
+                wide_op(Heading {
+                    pass: pass(head),
+                    place: Place::apart(heads, span),
+                    drows: &mut drows,
+                    scratch,
+                });
+                scratch.drows = drows;
+            };
+            if threads == 1 {
+                some.for_each(apart);
+            } else {
+                some.collect::<Vec<_>>().into_par_iter().for_each(apart);
+            }
+            for (scratch, head) in scratch.iter().zip(first..heads.query) {
+                gather(heads, span, head, &scratch.drows, drows);
             }
         }
     }
 }
 
-impl SegmentLayout {
+/// Adds a head's gradients to those of the batch.
+fn gather(heads: Heads, span: &Span, head: usize, apart: &[f32], drows: &mut [f32]) {
+    let (width, Place { stride, places, .. }) = (heads.width, Place::of_batch(heads, span, head));
+    let rows = span.prompt.clone().chain(span.own.clone());
+    wide(
+        #[inline(always)]
+        || {
+            for (row, apart) in rows.zip(apart.chunks_exact(3 * width)) {
+                for (place, apart) in places.iter().zip(apart.chunks_exact(width)) {
+                    let y = &mut drows[row * stride + place..][..width];
+                    y.iter_mut().zip(apart).for_each(|(y, x)| *y += x);
+                }
+            }
+        },
+    );
+}
+
+/// Where a head's gradients are.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Distance between rows.
+    stride: usize,
+    /// Places in a row of the head's query, and of the key and the value that serve it.
+    places: [usize; 3],
+    /// Rows of the first tokens of the prompt and of the span's own.
+    prompt: usize,
+    own: usize,
+}
+
+impl Place {
+    /// In the rows of the batch.
+    fn of_batch(heads: Heads, span: &Span, head: usize) -> Self {
+        let ([keys, values], served) = (heads.past(), head / heads.group() * heads.width);
+        let places = [head * heads.width, keys.start + served, values.start + served];
+        Self { stride: heads.row(), places, prompt: span.prompt.start, own: span.own.start }
+    }
+
+    /// In rows of the head's own.
+    fn apart(heads: Heads, span: &Span) -> Self {
+        let width = heads.width;
+        Self { stride: 3 * width, places: [0, width, 2 * width], prompt: 0, own: span.prompt.len() }
+    }
+}
+
+/// A head of a span.
+struct HeadPass<'a> {
+    heads: Heads,
+    rows: &'a [f32],
+    mixed: Mixed<'a>,
+    span: &'a Span,
+    prompt: &'a SegmentLayout,
+    own: &'a SegmentLayout,
+    head: usize,
+}
+
+/// Computes a head's gradients.
+struct Heading<'a> {
+    pass: HeadPass<'a>,
+    place: Place,
+    drows: &'a mut [f32],
+    scratch: &'a mut HeadScratch,
+}
+
+impl WithSimd for Heading<'_> {
+    type Output = ();
+
     #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { pass, place, drows, scratch } = self;
+        let HeadPass { heads, rows, mixed, span, prompt, own, head } = pass;
+        let HeadScratch { queries, gradients, weights, slopes, .. } = scratch;
+        for first in (0..span.own.len()).step_by(BLOCK) {
+            let count = BLOCK.min(span.own.len() - first);
+            let which = span.own.start + first..span.own.start + first + count;
+            let (row, of) = (heads.row(), head * heads.width);
+            to_lines(heads.width, &rows[which.start * row + of..], row, count, queries);
+            let wide = heads.query * heads.width;
+            to_lines(heads.width, &mixed.gradient[which.start * wide + of..], wide, count, gradients);
+            let mut block = QueryBlock {
+                heads,
+                rows,
+                mixed,
+                which,
+                position: span.prompt.len() + first,
+                head,
+                place,
+                row: place.own + first,
+                queries: &queries[..],
+                gradients: &gradients[..],
+                weights,
+                slopes,
+            };
+            let before = span.prompt.len();
+            block.segment(simd, prompt, (&span.prompt, 0, place.prompt), before, drows);
+            block.segment(simd, own, (&span.own, before, place.own), first + count, drows);
+        }
+    }
+}
+
+impl SegmentLayout {
     fn lay(&mut self, heads: Heads, rows: &[f32], which: &Range<usize>) {
         let cache = Cache::new(heads, which.len());
         self.key_columns.resize(cache.columns(), 0.0);
         self.value_columns.resize(cache.columns(), 0.0);
         self.key_lines.resize(cache.lines(), 0.0);
         let [keys, values] = heads.past();
-        let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
-        for (token, row) in rows.enumerate() {
-            cache.put_column(token, &row[keys.clone()], &mut self.key_columns);
-            cache.put_column(token, &row[values.clone()], &mut self.value_columns);
-            cache.put_line(token, &row[keys.clone()], &mut self.key_lines);
-        }
+        wide(
+            #[inline(always)]
+            || {
+                let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
+                for (token, row) in rows.enumerate() {
+                    cache.put_column(token, &row[keys.clone()], &mut self.key_columns);
+                    cache.put_column(token, &row[values.clone()], &mut self.value_columns);
+                    cache.put_line(token, &row[keys.clone()], &mut self.key_lines);
+                }
+            },
+        );
     }
 }
 
@@ -152,6 +256,9 @@ struct QueryBlock<'a> {
     /// Tokens before the first query.
     position: usize,
     head: usize,
+    place: Place,
+    /// Row of the first query's gradient.
+    row: usize,
     queries: &'a [f32],
     gradients: &'a [f32],
     weights: &'a mut Vec<f32>,
@@ -159,14 +266,14 @@ struct QueryBlock<'a> {
 }
 
 impl QueryBlock<'_> {
-    /// Processes a segment with these rows and `before` tokens before it. Of its first `tokens`
+    /// Processes a segment with these rows, `before` tokens before it and gradients from a row on. Of its first `tokens`
     /// tokens, each query sees those not after it and not before its window.
     #[inline(always)]
     fn segment<S: Simd>(
         &mut self,
         simd: S,
         laid: &SegmentLayout,
-        (segment, before): (&Range<usize>, usize),
+        (segment, before, drow): (&Range<usize>, usize, usize),
         tokens: usize,
         drows: &mut [f32],
     ) {
@@ -179,7 +286,7 @@ impl QueryBlock<'_> {
         for first in (begin / WIDEST * WIDEST..tokens).step_by(INNER) {
             let run = first..tokens.min(first + INNER);
             self.weigh(simd, cache, laid, run.clone(), before);
-            self.spread(simd, cache, laid, run, segment.start, drows);
+            self.spread(simd, cache, laid, run, drow, drows);
         }
     }
 
@@ -250,23 +357,22 @@ impl QueryBlock<'_> {
         start: usize,
         drows: &mut [f32],
     ) {
-        let Self { heads, head, .. } = *self;
-        let (row, used, served) = (heads.row(), heads.width, head / heads.group());
+        let Self { heads, head, place: Place { stride, places: [query, key, value], .. }, .. } = *self;
+        let (used, served) = (heads.width, head / heads.group());
         let (count, len, line) = (self.which.len(), run.len(), cache.line());
         for i in (0..count).step_by(ROWS) {
             let weights = (&self.slopes[i * len..], len, ROWS.min(count - i));
-            let y = &mut drows[(self.which.start + i) * row + head * used..];
-            cache.mix(simd, (served, &laid.key_lines), weights, run.clone(), (y, row, true));
+            let y = &mut drows[(self.row + i) * stride + query..];
+            cache.mix(simd, (served, &laid.key_lines), weights, run.clone(), (y, stride, true));
         }
-        let [keys, values] = heads.past();
         for (numbers, panel, place) in
-            [(&self.slopes, self.queries, keys.start), (&self.weights, self.gradients, values.start)]
+            [(&self.slopes, self.queries, key), (&self.weights, self.gradients, value)]
         {
             for token in (0..len).step_by(ROWS) {
                 let side = Side::Turned(&numbers[token..count * len], len);
                 let (taken, panel) = (ROWS.min(len - token), (panel, line));
-                let tile = Tile { side, taken, inner: count, panel, used, stride: row, add: true };
-                tile.wide(simd, &mut drows[(start + run.start + token) * row + place + served * used..]);
+                let tile = Tile { side, taken, inner: count, panel, used, stride, add: true };
+                tile.wide(simd, &mut drows[(start + run.start + token) * stride + place..]);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! [`attend`](super::attention::attend).
 
 use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
 
 use super::attention::{Heads, Past};
 use super::gemm::INNER;
@@ -11,22 +12,33 @@ use super::softmax::{Seen, softmax};
 use super::tile::WIDEST;
 use super::unit::LINE;
 
+/// Tokens from which on threads share the heads of a token.
+const SHARED: usize = 1024;
+
 /// Computes attention from a token's query, `[H, E]`, to its output, `[H, E]`. Its own key and
 /// value are the last of the last segment. The tokens that it sees in both segments are one run.
+/// After many tokens threads share its heads.
 pub fn attend_one(
     heads: Heads,
     query: &[f32],
     segments: &[Past<'_>; 2],
     mixed: &mut [f32],
-    scores: &mut Vec<f32>,
+    (scores, threads): (&mut Vec<f32>, usize),
 ) {
     let total: usize = segments.iter().map(|past| past.seen.end).sum();
     let stride = stride(total);
     if scores.len() < heads.query * stride {
         scores.resize(heads.query * stride, 0.0);
     }
-    // By reference: copying would wait for values that were just written.
-    wide_op(&mut One { heads, query, segments, mixed, scores, total });
+    if threads == 1 || total < SHARED {
+        // By reference: copying would wait for values that were just written.
+        return wide_op(&mut One { heads, first: 0, query, segments, mixed, scores, total });
+    }
+    let each = heads.query.div_ceil(threads);
+    let shares = mixed.par_chunks_mut(each * heads.width).zip(scores.par_chunks_mut(each * stride));
+    shares.enumerate().for_each(|(i, (mixed, scores))| {
+        wide_op(&mut One { heads, first: i * each, query, segments, mixed, scores, total });
+    });
 }
 
 /// Returns the distance between heads' scores. The last whole vector may begin at the last score.
@@ -34,8 +46,11 @@ fn stride(total: usize) -> usize {
     total.next_multiple_of(LINE) + LINE
 }
 
+/// Some consecutive heads.
 struct One<'a> {
     heads: Heads,
+    /// The first one.
+    first: usize,
     query: &'a [f32],
     segments: &'a [Past<'a>; 2],
     mixed: &'a mut [f32],
@@ -49,10 +64,11 @@ impl WithSimd for &mut One<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let stride = stride(self.total);
-        let mut serving = Serving { group: self.heads.group(), kv: 0, served: 0 };
-        for head in (0..self.heads.query).step_by(4) {
+        let (group, count) = (self.heads.group(), self.mixed.len() / self.heads.width);
+        let mut serving = Serving { group, kv: self.first / group, served: self.first % group };
+        for head in (0..count).step_by(4) {
             let of: [usize; 4] = [serving.next(), serving.next(), serving.next(), serving.next()];
-            match self.heads.query - head {
+            match count - head {
                 1 => self.run(simd, head, [of[0]], stride),
                 2 => self.run(simd, head, [of[0], of[1]], stride),
                 3 => self.run(simd, head, [of[0], of[1], of[2]], stride),
@@ -83,7 +99,7 @@ impl Serving {
 }
 
 impl One<'_> {
-    /// Computes attention for N heads from `head` on; `of` has their key and value heads.
+    /// Computes attention for N heads from the `head`th on; `of` has their key and value heads.
     #[inline(always)]
     fn run<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
         self.score(simd, head, of, stride);
@@ -102,7 +118,8 @@ impl One<'_> {
     fn score<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
         let width = self.heads.width;
         let mut query = [&self.query[..0]; N];
-        for (query, own) in query.iter_mut().zip(self.query[head * width..].chunks_exact(width)) {
+        let own = self.query[(self.first + head) * width..].chunks_exact(width);
+        for (query, own) in query.iter_mut().zip(own) {
             *query = own;
         }
         let scores = &mut self.scores[head * stride..][..N * stride];

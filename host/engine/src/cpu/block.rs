@@ -106,7 +106,7 @@ pub struct Block<'a> {
     pub rope: &'a RopeTable,
     /// Prompts and answers.
     pub spans: &'a [Span],
-    /// Threads of each matrix product.
+    /// Threads of each matrix product, and of attention.
     pub threads: usize,
 }
 
@@ -115,7 +115,7 @@ impl Block<'_> {
     pub fn forward(&self, x: &mut [f32], kept: &mut KeptBlock, scratch: &mut Scratch) {
         self.through(x, kept, scratch, |heads, qkv, mixed, log_sums, scratch| {
             self.turn(qkv, rotate);
-            attend(heads, qkv, self.spans, mixed, log_sums, scratch);
+            attend(heads, qkv, self.spans, (mixed, log_sums), scratch, self.threads);
         });
     }
 
@@ -217,7 +217,7 @@ impl Block<'_> {
         let dqkv = sized(&mut scratch.w_width, n * heads.row());
         dqkv.fill(0.0);
         let mixed = Mixed { values: &kept.mixed, log_sums: &kept.log_sums, gradient: dmixed };
-        attend_back(heads, &kept.qkv, self.spans, mixed, dqkv, &mut scratch.attention_back);
+        attend_back(heads, &kept.qkv, self.spans, mixed, dqkv, (&mut scratch.attention_back, threads));
         self.turn(dqkv, rotate_back);
         if let Some(norms) = &block.head_norms {
             self.norm_heads_back(norms, kept, dqkv, gradients);

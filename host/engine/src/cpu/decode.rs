@@ -255,7 +255,7 @@ impl Decode<'_> {
                     Past { cache: before, keys: &of_prompt.0, values: &of_prompt.1, seen: 0..prefix.tokens },
                     Past { cache, keys, values, seen: 0..first + tokens.len() },
                 ];
-                attend_after(heads, qkv, segments, mixed, log_sums, scratch);
+                attend_after(heads, qkv, segments, (mixed, log_sums), scratch, threads);
             });
         }
         past.read += tokens.len();
@@ -363,8 +363,9 @@ impl Decode<'_> {
             rows.for_each(|row| row.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
         }
         let mixed = sized(mixed, n * q);
+        let share = if n < threads { threads } else { 1 };
         let one = |scores: &mut Vec<f32>, ((row, qkv), mixed): ((&mut Active, &mut [f32]), &mut [f32])| {
-            self.mix(layer, row, qkv, mixed, scores);
+            self.mix(layer, row, qkv, mixed, (scores, share));
         };
         if threads == 1 {
             let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row()));
@@ -407,7 +408,14 @@ impl Decode<'_> {
     }
 
     /// Computes attention in a block: from a row's newest token over the prompt and the answer so far.
-    fn mix(&self, layer: usize, row: &mut Active, qkv: &mut [f32], mixed: &mut [f32], scores: &mut Vec<f32>) {
+    fn mix(
+        &self,
+        layer: usize,
+        row: &mut Active,
+        qkv: &mut [f32],
+        mixed: &mut [f32],
+        (scores, threads): (&mut Vec<f32>, usize),
+    ) {
         let w = self.weights;
         let (heads, epsilon) = (w.heads_in(layer), w.arena.shape.epsilon as f32);
         let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
@@ -438,6 +446,6 @@ impl Decode<'_> {
         let own = Past { cache, keys, values, seen: begin.saturating_sub(tokens)..before + 1 };
         let (keys, values) = &row.prefix.blocks[layer];
         let prefix = Past { cache: Cache::new(heads, tokens), keys, values, seen: begin.min(tokens)..tokens };
-        attend_one(heads, &qkv[..q], &[prefix, own], mixed, scores);
+        attend_one(heads, &qkv[..q], &[prefix, own], mixed, (scores, threads));
     }
 }

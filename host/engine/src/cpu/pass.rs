@@ -23,7 +23,7 @@ pub struct PassContext<'a> {
     /// Whether a block's forward pass is recomputed in the backward pass instead of kept: less
     /// memory for a third more work.
     pub recompute: bool,
-    /// Threads of each matrix product.
+    /// Threads of each matrix product, and of attention.
     pub threads: usize,
 }
 
