@@ -14,8 +14,7 @@ use rayon::prelude::*;
 use super::gemm::INNER;
 use super::kernels::{capped, copy, wide, wide_op};
 use super::softmax::{Seen, softmaxes};
-use super::tile::WIDEST;
-use super::unit::{LINE, ROWS, Side, Tile};
+use super::unit::{LINE, ROWS, Side, Tile, WIDEST};
 use crate::model::Shape;
 
 /// Tokens that a thread takes at a time.

@@ -12,8 +12,7 @@ use rayon::prelude::*;
 use super::attention::{Cache, Heads, Span};
 use super::gemm::INNER;
 use super::kernels::{capped, copy, dot, exp, uncapped, wide, wide_op};
-use super::tile::WIDEST;
-use super::unit::{ROWS, Side, Tile};
+use super::unit::{ROWS, Side, Tile, WIDEST};
 
 /// Queries of a block: their weights and gradients for a run of tokens stay in a core's cache.
 const BLOCK: usize = 8 * ROWS;

@@ -9,8 +9,7 @@ use super::attention::{Heads, Past};
 use super::gemm::INNER;
 use super::kernels::wide_op;
 use super::softmax::{Seen, softmax};
-use super::tile::WIDEST;
-use super::unit::LINE;
+use super::unit::{LINE, WIDEST};
 
 /// Tokens from which on threads share the heads of a token.
 const SHARED: usize = 1024;

@@ -183,8 +183,7 @@ pub(super) mod tests {
 
     use super::super::amx::Amx;
     use super::super::avx512_bf16::Avx512Bf16;
-    use super::super::tile::WIDEST;
-    use super::super::unit::{Side, Tile};
+    use super::super::unit::{Side, Tile, WIDEST};
     use super::*;
 
     /// Returns a sum plus the two products of an element, as Intel documents VDPBF16PS: the reference.

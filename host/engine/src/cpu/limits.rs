@@ -12,8 +12,7 @@ use super::arithmetic::Arithmetic;
 use super::bf16::pair;
 use super::element::Element;
 use super::kernels::wide_op;
-use super::tile::WIDEST;
-use super::unit::{Multiply, Pair, ROWS, Side, Tile, Unit};
+use super::unit::{Multiply, Pair, ROWS, Side, Tile, Unit, WIDEST};
 use crate::model::{ModelError, Precision};
 
 /// Bytes to read at most: far more than caches hold.

@@ -8,10 +8,7 @@
 use pulp::Simd;
 
 use super::element::Element;
-use super::unit::{LINE, Multiply, Side, Single, Tile, Unit};
-
-/// Maximum number of columns of a tile.
-pub const WIDEST: usize = 64;
+use super::unit::{LINE, Multiply, Side, Single, Tile, Unit, WIDEST};
 
 impl Tile<'_> {
     /// Multiplies numbers.

@@ -6,6 +6,9 @@ use pulp::{Simd, WithSimd};
 /// Numbers in a cache line. A panel's width is a multiple of it.
 pub const LINE: usize = 16;
 
+/// Maximum number of columns of a tile.
+pub const WIDEST: usize = 64;
+
 /// Maximum number of rows of a tile that is computed by vectors.
 pub const ROWS: usize = 6;
 
