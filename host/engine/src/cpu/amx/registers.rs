@@ -139,10 +139,7 @@ unsafe fn one(
     // SAFETY: the caller's.
     unsafe {
         asm!(
-            "tilezero tmm0",
-            "tilezero tmm1",
-            "tilezero tmm2",
-            "tilezero tmm3",
+            "tilezero tmm0; tilezero tmm1; tilezero tmm2; tilezero tmm3",
             "2:",
             "lea {ahead}, [{panel} + 8192]",
             "lea {end}, [{panel} + 12288]",
@@ -198,10 +195,7 @@ unsafe fn two(
     // SAFETY: the caller's.
     unsafe {
         asm!(
-            "tilezero tmm0",
-            "tilezero tmm1",
-            "tilezero tmm2",
-            "tilezero tmm3",
+            "tilezero tmm0; tilezero tmm1; tilezero tmm2; tilezero tmm3",
             "2:",
             "lea {next}, [{panel} + 8192]",
             "lea {end}, [{next} + {ahead}]",
