@@ -1,7 +1,7 @@
-//! The processor's instruction for products of bf16 matrices, TDPBF16PS of AMX. Other modules use it as the [`Unit`] of
-//! [`Pair`]s.
+//! The processor's instruction for products of bf16 matrices, TDPBF16PS of AMX. Other modules use it as the
+//! [`Unit`](super::unit::Unit) of [`Pair`](super::unit::Pair)s.
 //!
-//! One instruction adds to sums the products of [`LINE`] pairs: the first numbers of the pairs and the second ones each in a chain of
+//! One instruction adds to sums the products of 16 pairs: the first numbers of the pairs and the second ones each in a chain of
 //! fused multiply-adds from zero, which are then added to each other, and to the sum. All are rounded to nearest, and
 //! subnormal numbers are flushed to zero. So its sums have another order than those of
 //! [`Avx512Bf16`](super::avx512_bf16::Avx512Bf16), and other last bits.
