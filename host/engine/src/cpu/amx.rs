@@ -11,9 +11,6 @@
 // them, and nothing else uses them. Pointers come from slices, whose lengths `matrix` compares with what is read and written.
 #![allow(unsafe_code)]
 
-/// Rows of a tile: those of two registers.
-pub const ROWS: usize = 32;
-
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod linux;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

@@ -3,8 +3,7 @@
 
 use super::bf16::rounded;
 use super::instruction::Instruction;
-use super::unit::Pair;
-use super::{amx, unit};
+use super::unit::{MATRIX_ROWS, Pair, ROWS};
 use crate::model::Precision;
 
 /// Arithmetic of a model's products. Sums are always float32.
@@ -52,8 +51,8 @@ impl Arithmetic {
     /// Returns the rows of a tile.
     pub fn rows(self) -> usize {
         match self {
-            Self::Bf16(Some(Instruction::Amx(_))) => amx::ROWS,
-            _ => unit::ROWS,
+            Self::Bf16(Some(Instruction::Amx(_))) => MATRIX_ROWS,
+            _ => ROWS,
         }
     }
 }

@@ -85,7 +85,7 @@ pub fn attend_back(
             // Each sum of a single block is added once: the same bits without a sum apart.
             for head in 0..heads.query {
                 let place = Place::of_batch(heads, span, head);
-                wide_op(Heading { pass: pass(head), place, drows, scratch: &mut scratch[0] });
+                wide_op(HeadBack { pass: pass(head), place, drows, scratch: &mut scratch[0] });
             }
             continue;
         }
@@ -95,7 +95,7 @@ pub fn attend_back(
                 let mut drows = std::mem::take(&mut scratch.drows);
                 drows.clear();
                 drows.resize((span.prompt.len() + span.own.len()) * 3 * heads.width, 0.0);
-                wide_op(Heading {
+                wide_op(HeadBack {
                     pass: pass(head),
                     place: Place::apart(heads, span),
                     drows: &mut drows,
@@ -171,14 +171,14 @@ struct HeadPass<'a> {
 }
 
 /// Computes a head's gradients.
-struct Heading<'a> {
+struct HeadBack<'a> {
     pass: HeadPass<'a>,
     place: Place,
     drows: &'a mut [f32],
     scratch: &'a mut HeadScratch,
 }
 
-impl WithSimd for Heading<'_> {
+impl WithSimd for HeadBack<'_> {
     type Output = ();
 
     #[inline(always)]

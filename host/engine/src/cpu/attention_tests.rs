@@ -3,10 +3,7 @@
 use super::attention::{AttentionScratch, Cache, Heads, Past, Span, attend, attend_after};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::attention_one::attend_one;
-
-fn numbers(n: usize, step: f32) -> Vec<f32> {
-    (0..n).map(|i| (i as f32 * step).sin()).collect()
-}
+use super::gemm::tests::numbers;
 
 fn heads(query: usize, kv: usize, width: usize) -> Heads {
     Heads { query, kv, width, scale: 0.3, cap: None, window: None }

@@ -186,29 +186,40 @@ pub(super) mod tests {
     use super::super::unit::{Side, Tile, WIDEST};
     use super::*;
 
+    /// Returns zero for a subnormal number.
+    fn zeroed(x: f32) -> f32 {
+        if x.is_subnormal() { 0.0_f32.copysign(x) } else { x }
+    }
+
+    /// Adds a product as both instructions do.
+    fn flushed(sum: f32, a: f32, b: f32) -> f32 {
+        zeroed(zeroed(a).mul_add(zeroed(b), zeroed(sum)))
+    }
+
+    /// Returns the two numbers of an element.
+    fn both(element: Pair) -> [f32; 2] {
+        [f32::from_bits(element << 16), f32::from_bits(element & UPPER)]
+    }
+
     /// Returns a sum plus the two products of an element, as Intel documents VDPBF16PS: the reference.
     pub(in super::super) fn added(sum: f32, a: Pair, b: Pair) -> f32 {
-        let zeroed = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
-        let add = |sum: f32, a: f32, b: f32| zeroed(zeroed(a).mul_add(zeroed(b), zeroed(sum)));
-        let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
-        add(add(sum, second(a), second(b)), first(a), first(b))
+        let (a, b) = (both(a), both(b));
+        flushed(flushed(sum, a[1], b[1]), a[0], b[0])
     }
 
     /// Returns a sum plus the products of some elements, as Intel documents TDPBF16PS: the reference of AMX.
     pub(in super::super) fn added_block(sum: f32, elements: impl Iterator<Item = (Pair, Pair)>) -> f32 {
-        let zeroed = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
-        let add = |sum: f32, a: f32, b: f32| zeroed(zeroed(a).mul_add(zeroed(b), zeroed(sum)));
-        let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
-        let chains = elements.fold([0.0, 0.0], |[of_first, of_second], (a, b)| {
-            [add(of_first, first(a), first(b)), add(of_second, second(a), second(b))]
+        let [first, second] = elements.fold([0.0, 0.0], |[first, second], (a, b)| {
+            let (a, b) = (both(a), both(b));
+            [flushed(first, a[0], b[0]), flushed(second, a[1], b[1])]
         });
-        zeroed(zeroed(sum) + zeroed(chains[0] + chains[1]))
+        zeroed(zeroed(sum) + zeroed(first + second))
     }
 
     /// Like `added`, but without flushing subnormal numbers to zero.
     fn added_widened(sum: f32, a: Pair, b: Pair) -> f32 {
-        let (second, first) = (|x| f32::from_bits(x & UPPER), |x: Pair| f32::from_bits(x << 16));
-        first(a).mul_add(first(b), second(a).mul_add(second(b), sum))
+        let (a, b) = (both(a), both(b));
+        a[0].mul_add(b[0], a[1].mul_add(b[1], sum))
     }
 
     /// One sum per element.

@@ -167,7 +167,7 @@ impl<E: Element> Peak<'_, E> {
         const INNER: usize = 256;
         let side = black_box(vec![self.elements[0]; U::ROWS * INNER]);
         let panel = black_box(vec![self.elements[1]; WIDEST * INNER]);
-        let mut sums = [0.0; 4096];
+        let mut sums = vec![0.0; U::ROWS * WIDEST];
         let side = Side::Rows(&side[..], INNER);
         let panel = (&panel[..], WIDEST);
         let tile =

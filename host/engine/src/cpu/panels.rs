@@ -144,11 +144,12 @@ impl<E: Element> Multiply for Product<'_, E> {
     #[inline(always)]
     fn with<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U) {
         let (length, width) = (self.panels.inner, self.panels.width);
-        if !U::MATRICES && self.x.len() == length && width == 4 * S::F32_LANES {
-            return self.one_row::<S, U, 4>(simd, unit);
-        }
         if !U::MATRICES && self.x.len() == length {
-            return self.one_row::<S, U, 2>(simd, unit);
+            return if width == 4 * S::F32_LANES {
+                self.one_row::<S, U, 4>(simd, unit)
+            } else {
+                self.one_row::<S, U, 2>(simd, unit)
+            };
         }
         let Self { panels, which, x, y, stride, add } = self;
         let rows = x.len() / length.max(1);

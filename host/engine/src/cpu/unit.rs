@@ -12,6 +12,9 @@ pub const WIDEST: usize = 64;
 /// Maximum number of rows of a tile that is computed by vectors.
 pub const ROWS: usize = 6;
 
+/// Maximum number of rows of a tile that is computed by matrices.
+pub const MATRIX_ROWS: usize = 32;
+
 /// Two numbers in bf16.
 pub type Pair = u32;
 

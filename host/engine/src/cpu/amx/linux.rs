@@ -1,4 +1,4 @@
-//! The proof, and tiles by the instruction.
+//! The proof that the instruction may be used, and tiles that it computes.
 
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
@@ -9,8 +9,7 @@ use pulp::x86::V4;
 use pulp::{f32x16, u32x16};
 
 use super::super::avx512_bf16::Avx512Bf16;
-use super::super::unit::{LINE, Multiply, Pair, Side, Tile, Unit, WIDEST};
-use super::ROWS;
+use super::super::unit::{LINE, MATRIX_ROWS, Multiply, Pair, Side, Tile, Unit, WIDEST};
 use super::registers::{Product, Registers};
 
 /// Proof that this process may use the instruction, and of AVX512-BF16, which every such processor has.
@@ -61,7 +60,7 @@ fn is_allowed() -> bool {
 impl Unit<V4> for Amx {
     type Element = Pair;
     type Vector = u32x16;
-    const ROWS: usize = ROWS;
+    const ROWS: usize = MATRIX_ROWS;
     const MATRICES: bool = true;
 
     #[inline(always)]
@@ -89,7 +88,7 @@ impl Unit<V4> for Amx {
         let Tile { taken, inner, panel: (panel, width), used, stride, add, .. } = *tile;
         let Side::Rows(rows, apart) = tile.side else { unreachable!("rows of a matrix are in place") };
         let blocks = inner.div_ceil(LINE);
-        assert!((1..=ROWS).contains(&taken) && blocks > 0 && used <= WIDEST && width == WIDEST);
+        assert!((1..=MATRIX_ROWS).contains(&taken) && blocks > 0 && used <= WIDEST && width == WIDEST);
         assert!(rows.len() >= (taken - 1) * apart + blocks * LINE, "rows end before their last block");
         assert!(panel.len() >= blocks * LINE * WIDEST, "a panel ends before its last block");
         let product = Product { rows, apart, taken, blocks, panel, halves: used.div_ceil(WIDEST / 2) };
@@ -99,7 +98,7 @@ impl Unit<V4> for Amx {
             // `y` has `taken` lines of sums.
             return unsafe { product.write(y.as_mut_ptr(), stride) };
         }
-        let mut sums = MaybeUninit::<[f32; ROWS * WIDEST]>::uninit();
+        let mut sums = MaybeUninit::<[f32; MATRIX_ROWS * WIDEST]>::uninit();
         // SAFETY: as above.
         unsafe { product.write(sums.as_mut_ptr().cast(), WIDEST) };
         for (i, y) in y.chunks_mut(stride).take(taken).enumerate() {

@@ -2,11 +2,10 @@
 
 use std::arch::asm;
 
-use super::super::unit::{LINE, Pair, WIDEST};
-use super::ROWS;
+use super::super::unit::{LINE, MATRIX_ROWS, Pair, WIDEST};
 
 /// Rows of a register. A row has a cache line.
-const HALF: usize = ROWS / 2;
+const HALF: usize = MATRIX_ROWS / 2;
 /// Bytes between two rows of a panel.
 const WIDE: usize = WIDEST * size_of::<Pair>();
 
@@ -75,7 +74,7 @@ pub struct Product<'a> {
     pub rows: &'a [Pair],
     /// Distance between rows.
     pub apart: usize,
-    /// Number of rows, at most [`ROWS`].
+    /// Number of rows, at most [`MATRIX_ROWS`].
     pub taken: usize,
     /// Number of lines of a row, at least 1.
     pub blocks: usize,
@@ -100,7 +99,7 @@ impl Product<'_> {
             if part {
                 Layout::one(self.taken as u8).load();
             }
-            // SAFETY: the caller's.
+            // SAFETY: as the caller promises.
             unsafe { one(rows, apart, panel, self.blocks, y, stride) };
             if part {
                 WHOLE.load();
@@ -114,7 +113,7 @@ impl Product<'_> {
         for half in 0..self.halves {
             let first = half * WIDEST / 2;
             let ahead = if half == 0 { LINE * WIDE } else { 0 };
-            // SAFETY: the caller's.
+            // SAFETY: as the caller promises.
             unsafe { two(rows, apart, (panel.add(first), ahead), self.blocks, y.add(first), stride) };
         }
         if part {
@@ -123,10 +122,36 @@ impl Product<'_> {
     }
 }
 
-/// A register of rows by a whole panel. Distances between lines are in bytes.
+macro_rules! zero_sums {
+    () => {
+        "tilezero tmm0; tilezero tmm1; tilezero tmm2; tilezero tmm3"
+    };
+}
+
+/// Asks for `ahead` bytes of the panel two blocks ahead. With few rows a panel comes from memory, once, and loads of registers alone
+/// leave too few reads in flight. What is asked for past the end of the panels is not read.
+macro_rules! ask_ahead {
+    () => {
+        "lea {next}, [{panel} + 8192]
+         lea {end}, [{next} + {ahead}]
+         3:
+         cmp {next}, {end}
+         jae 4f
+         prefetcht0 [{next}]
+         prefetcht0 [{next} + 64]
+         prefetcht0 [{next} + 128]
+         prefetcht0 [{next} + 192]
+         add {next}, 256
+         jmp 3b
+         4:"
+    };
+}
+
+/// Multiplies a register of rows with a whole panel. Distances between lines are in bytes.
 ///
-/// With few rows a panel comes from memory, once: it is asked for two blocks ahead, since loads of registers alone wait for
-/// each other. What is asked for past the end of the panels is not read.
+/// # Safety
+///
+/// As of [`Product::write`].
 #[inline(always)]
 unsafe fn one(
     rows: *const Pair,
@@ -136,21 +161,12 @@ unsafe fn one(
     y: *mut f32,
     stride: usize,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller promises.
     unsafe {
         asm!(
-            "tilezero tmm0; tilezero tmm1; tilezero tmm2; tilezero tmm3",
+            zero_sums!(),
             "2:",
-            "lea {ahead}, [{panel} + 8192]",
-            "lea {end}, [{panel} + 12288]",
-            "3:",
-            "prefetcht0 [{ahead}]",
-            "prefetcht0 [{ahead} + 64]",
-            "prefetcht0 [{ahead} + 128]",
-            "prefetcht0 [{ahead} + 192]",
-            "add {ahead}, 256",
-            "cmp {ahead}, {end}",
-            "jb 3b",
+            ask_ahead!(),
             "tileloadd tmm4, [{rows} + {apart}]",
             "tileloadd tmm5, [{panel} + {wide}]",
             "tdpbf16ps tmm0, tmm4, tmm5",
@@ -168,8 +184,9 @@ unsafe fn one(
             "tilestored [{y} + {stride} + 64], tmm1",
             "tilestored [{y} + {stride} + 128], tmm2",
             "tilestored [{y} + {stride} + 192], tmm3",
-            ahead = out(reg) _,
+            next = out(reg) _,
             end = out(reg) _,
+            ahead = in(reg) LINE * WIDE,
             rows = inout(reg) rows => _,
             apart = in(reg) apart,
             panel = inout(reg) panel => _,
@@ -182,7 +199,12 @@ unsafe fn one(
     }
 }
 
-/// Two registers of rows by half of a panel. `ahead` bytes of it are asked for two blocks ahead: 4096 for both halves, or 0.
+/// Multiplies two registers of rows with half of a panel. Distances between lines are in bytes; `ahead` is a block of the whole
+/// panel, or 0.
+///
+/// # Safety
+///
+/// As of [`Product::write`].
 #[inline(always)]
 unsafe fn two(
     rows: *const Pair,
@@ -192,23 +214,12 @@ unsafe fn two(
     y: *mut f32,
     stride: usize,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller promises.
     unsafe {
         asm!(
-            "tilezero tmm0; tilezero tmm1; tilezero tmm2; tilezero tmm3",
+            zero_sums!(),
             "2:",
-            "lea {next}, [{panel} + 8192]",
-            "lea {end}, [{next} + {ahead}]",
-            "3:",
-            "cmp {next}, {end}",
-            "jae 4f",
-            "prefetcht0 [{next}]",
-            "prefetcht0 [{next} + 64]",
-            "prefetcht0 [{next} + 128]",
-            "prefetcht0 [{next} + 192]",
-            "add {next}, 256",
-            "jmp 3b",
-            "4:",
+            ask_ahead!(),
             "tileloadd tmm4, [{rows} + {apart}]",
             "tileloadd tmm6, [{panel} + {wide}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
