@@ -145,11 +145,12 @@ impl<E: Element> Multiply for Product<'_, E> {
     fn with<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U) {
         let (length, width) = (self.panels.inner, self.panels.width);
         if !U::MATRICES && self.x.len() == length {
-            return if width == 4 * S::F32_LANES {
-                self.one_row::<S, U, 4>(simd, unit)
+            if width == 4 * S::F32_LANES {
+                self.one_row::<S, U, 4>(simd, unit);
             } else {
-                self.one_row::<S, U, 2>(simd, unit)
-            };
+                self.one_row::<S, U, 2>(simd, unit);
+            }
+            return;
         }
         let Self { panels, which, x, y, stride, add } = self;
         let rows = x.len() / length.max(1);
