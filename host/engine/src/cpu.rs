@@ -9,6 +9,7 @@ mod arithmetic;
 mod attention;
 mod attention_back;
 mod attention_one;
+mod attention_rows;
 #[cfg(test)]
 mod attention_tests;
 mod avx512_bf16;
@@ -25,6 +26,7 @@ pub(crate) mod kernels;
 mod limits;
 mod lora;
 mod memory;
+mod newest;
 mod packed;
 mod panels;
 mod parked;

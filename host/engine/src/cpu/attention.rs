@@ -17,6 +17,9 @@ use super::softmax::{Seen, softmaxes};
 use super::unit::{LINE, ROWS, Side, Tile, WIDEST};
 use crate::model::Shape;
 
+/// Tiles of queries that are multiplied with a panel while it is near.
+const NEAR: usize = 4;
+
 /// Tokens that a thread takes at a time.
 const SHARE: usize = 8 * ROWS;
 
@@ -317,42 +320,132 @@ impl WithSimd for Queries<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { stretch: Stretch { heads, rows, segments: [prompt, own] }, scores, .. } = self;
-        let (row, width, group) = (heads.row(), heads.width, heads.group());
-        let tokens = rows.len() / row;
-        let (before, known) = (prompt.seen.end, own.seen.end - tokens);
-        let total = (before + own.seen.end).next_multiple_of(LINE);
-        scores.resize(ROWS * total, 0.0);
-        let last = self.first + self.log_sums.len() / heads.query;
-        for first in (self.first..last).step_by(ROWS) {
-            let taken = ROWS.min(last - first);
-            // From the first token that the tile's first query sees to the last that its last query
-            // sees. Tokens that a query does not see get weight 0.
-            let begin = heads.first_seen(before + known + first + 1);
-            let segments = [
-                Past { seen: begin.min(before)..before, ..prompt.clone() },
-                Past { seen: begin.saturating_sub(before)..known + first + taken, ..own.clone() },
-            ];
-            // Whole cache lines before the first seen token are skipped.
-            let unseen = begin / LINE * LINE;
-            let seen: [Seen; ROWS] = std::array::from_fn(|i| {
-                let to = before + known + first + i + 1;
-                Seen { from: heads.first_seen(to) - unseen, to: to - unseen }
-            });
-            let place = first - self.first;
-            for head in 0..heads.query {
-                let side = Side::Rows(&rows[first * row + head * width..], row);
-                score(simd, head / group, (side, taken), &segments, scores, total);
-                let mut logs = [0.0; ROWS];
-                let seen_scores = &mut scores[unseen..];
-                let scale = heads.cap(&mut seen_scores[..taken * total - unseen]);
-                softmaxes(seen_scores, total, &seen[..taken], scale, &mut logs);
-                for (i, log) in logs.iter().take(taken).enumerate() {
-                    self.log_sums[(place + i) * heads.query + head] = *log;
-                }
-                let y = &mut self.mixed[(place * heads.query + head) * width..];
-                mix(simd, head / group, (scores, total, taken), &segments, y, heads.query * width);
+        let Self { stretch, first, mixed, log_sums, scores } = self;
+        let (heads, last) = (stretch.heads, first + log_sums.len() / stretch.heads.query);
+        let total: usize = stretch.segments.iter().map(|past| past.seen.end).sum();
+        let total = total.next_multiple_of(LINE);
+        scores.resize(NEAR * ROWS * total, 0.0);
+        for block in (first..last).step_by(NEAR * ROWS) {
+            let mut tiles = [QueryTile::default(); NEAR];
+            let firsts = (block..last).step_by(ROWS);
+            let mut there = 0;
+            for (tile, first) in tiles.iter_mut().zip(firsts) {
+                *tile = stretch.tile(first, ROWS.min(last - first));
+                there += 1;
             }
+            let tiles = &tiles[..there];
+            for head in 0..heads.query {
+                stretch.score(simd, head, tiles, (scores, total));
+                for (tile, scores) in tiles.iter().zip(scores.chunks_exact_mut(ROWS * total)) {
+                    let logs = &mut log_sums[(tile.first - first) * heads.query..];
+                    tile.weigh(heads, head, (scores, total), logs);
+                }
+                let y = &mut mixed[(block - first) * heads.query * heads.width..];
+                stretch.mix(simd, head, tiles, (scores, total), y);
+            }
+        }
+    }
+}
+
+/// Some consecutive queries.
+#[derive(Clone, Copy, Default)]
+struct QueryTile {
+    /// The first one.
+    first: usize,
+    taken: usize,
+    /// Tokens before the first one.
+    before: usize,
+    /// From the first token that the first query sees, in each segment, to the last that the last query sees. Tokens that a
+    /// query does not see get weight 0.
+    seen: [(usize, usize); 2],
+}
+
+impl QueryTile {
+    /// Turns a head's scores into weights. Writes the logarithms of their sums to `logs`, `[N, H]`.
+    #[inline(always)]
+    fn weigh(&self, heads: Heads, head: usize, (scores, total): (&mut [f32], usize), logs: &mut [f32]) {
+        // Whole cache lines before the first seen token are skipped.
+        let unseen = heads.first_seen(self.before + 1) / LINE * LINE;
+        let mut seen = [Seen { from: 0, to: 0 }; ROWS];
+        for (seen, to) in seen.iter_mut().zip(self.before + 1..) {
+            *seen = Seen { from: heads.first_seen(to) - unseen, to: to - unseen };
+        }
+        let mut own = [0.0; ROWS];
+        let seen_scores = &mut scores[unseen..];
+        let scale = heads.cap(&mut seen_scores[..self.taken * total - unseen]);
+        softmaxes(seen_scores, total, &seen[..self.taken], scale, &mut own);
+        for (log, own) in logs[head..].iter_mut().step_by(heads.query).zip(&own[..self.taken]) {
+            *log = *own;
+        }
+    }
+}
+
+impl Stretch<'_> {
+    #[inline(always)]
+    fn tile(&self, first: usize, taken: usize) -> QueryTile {
+        let [prompt, own] = &self.segments;
+        let known = own.seen.end - self.rows.len() / self.heads.row();
+        let before = prompt.seen.end + known + first;
+        let begin = self.heads.first_seen(before + 1);
+        let of_prompt = (begin.min(prompt.seen.end), prompt.seen.end);
+        let seen = [of_prompt, (begin.saturating_sub(prompt.seen.end), known + first + taken)];
+        QueryTile { first, taken, before, seen }
+    }
+
+    /// Computes tiles' scores with a head's keys, a panel at a time, so that it is read from far away once for all tiles.
+    #[inline(always)]
+    fn score<S: Simd>(
+        &self,
+        simd: S,
+        head: usize,
+        tiles: &[QueryTile],
+        (scores, total): (&mut [f32], usize),
+    ) {
+        let (row, width, kv) = (self.heads.row(), self.heads.width, head / self.heads.group());
+        let mut from = 0;
+        for (which, past) in self.segments.iter().enumerate() {
+            let (begin, end) = (tiles[0].seen[which].0, tiles[tiles.len() - 1].seen[which].1);
+            for first in (begin / WIDEST * WIDEST..end).step_by(WIDEST) {
+                for (tile, scores) in tiles.iter().zip(scores.chunks_exact_mut(ROWS * total)) {
+                    let (begin, end) = tile.seen[which];
+                    if begin < end && first < end {
+                        let side = Side::Rows(&self.rows[tile.first * row + head * width..], row);
+                        let (panel, y) = (first..end.min(first + WIDEST), &mut scores[from + first..]);
+                        past.cache.score(simd, (kv, past.keys), (side, tile.taken), panel, (y, total));
+                    }
+                }
+            }
+            from += past.seen.end;
+        }
+    }
+
+    /// Mixes a head's values by tiles' weights, a run at a time. `y` has the mixed values of the tiles' queries.
+    #[inline(always)]
+    fn mix<S: Simd>(
+        &self,
+        simd: S,
+        head: usize,
+        tiles: &[QueryTile],
+        (scores, total): (&[f32], usize),
+        y: &mut [f32],
+    ) {
+        let (wide, kv) = (self.heads.query * self.heads.width, head / self.heads.group());
+        let mut from = 0;
+        for (which, past) in self.segments.iter().enumerate() {
+            let (begin, end) = (tiles[0].seen[which].0, tiles[tiles.len() - 1].seen[which].1);
+            for first in (begin / INNER * INNER..end).step_by(INNER) {
+                for (tile, scores) in tiles.iter().zip(scores.chunks_exact(ROWS * total)) {
+                    let (begin, end) = tile.seen[which];
+                    let run = begin.max(first)..end.min(first + INNER);
+                    if !run.is_empty() {
+                        let begun = run.start > begin || (which > 0 && tile.seen[0].0 < tile.seen[0].1);
+                        let weights = (&scores[from + run.start..], total, tile.taken);
+                        let y = &mut y[(tile.first - tiles[0].first) * wide + head * self.heads.width..];
+                        past.cache.mix(simd, (kv, past.values), weights, run, (y, wide, begun));
+                    }
+                }
+            }
+            from += past.seen.end;
         }
     }
 }
@@ -373,44 +466,4 @@ fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut 
             }
         },
     );
-}
-
-/// Computes queries' scores with the keys of both segments.
-#[inline(always)]
-fn score<S: Simd>(
-    simd: S,
-    head: usize,
-    side: (Side<'_>, usize),
-    segments: &[Past<'_>; 2],
-    scores: &mut [f32],
-    stride: usize,
-) {
-    let mut from = 0;
-    for past in segments {
-        if !past.seen.is_empty() {
-            let first = past.first_panel();
-            let y = (&mut scores[from + first..], stride);
-            past.cache.score(simd, (head, past.keys), side, first..past.seen.end, y);
-        }
-        from += past.seen.end;
-    }
-}
-
-/// Mixes the values of both segments by their weights.
-#[inline(always)]
-fn mix<S: Simd>(
-    simd: S,
-    head: usize,
-    (weights, apart, taken): (&[f32], usize, usize),
-    segments: &[Past<'_>; 2],
-    y: &mut [f32],
-    stride: usize,
-) {
-    let (mut from, mut begun) = (0, false);
-    for past in segments {
-        let weights = (&weights[from + past.seen.start..], apart, taken);
-        past.cache.mix(simd, (head, past.values), weights, past.seen.clone(), (y, stride, begun));
-        begun |= !past.seen.is_empty();
-        from += past.seen.end;
-    }
 }

@@ -31,30 +31,48 @@ pub fn attend_one(
     }
     if threads == 1 || total < SHARED {
         // By reference: copying would wait for values that were just written.
-        return wide_op(&mut One { heads, first: 0, query, segments, mixed, scores, total });
+        return wide_op(&mut One {
+            heads,
+            first: 0,
+            query,
+            before: 0,
+            segments,
+            mixed,
+            scores,
+            stride,
+            total,
+        });
     }
     let each = heads.query.div_ceil(threads);
     let shares = mixed.par_chunks_mut(each * heads.width).zip(scores.par_chunks_mut(each * stride));
     shares.enumerate().for_each(|(i, (mixed, scores))| {
-        wide_op(&mut One { heads, first: i * each, query, segments, mixed, scores, total });
+        let first = i * each;
+        wide_op(&mut One { heads, first, query, before: 0, segments, mixed, scores, stride, total });
     });
 }
 
-/// Returns the distance between heads' scores. The last whole vector may begin at the last score.
-fn stride(total: usize) -> usize {
+/// Returns the distance between heads' scores of so many tokens. The last whole vector may begin at the last score.
+pub fn stride(total: usize) -> usize {
     total.next_multiple_of(LINE) + LINE
 }
 
 /// Some consecutive heads.
-struct One<'a> {
-    heads: Heads,
+pub struct One<'a> {
+    pub heads: Heads,
     /// The first one.
-    first: usize,
-    query: &'a [f32],
-    segments: &'a [Past<'a>; 2],
-    mixed: &'a mut [f32],
-    scores: &'a mut [f32],
-    total: usize,
+    pub first: usize,
+    /// The token's query, `[H, E]`.
+    pub query: &'a [f32],
+    /// Tokens before the segments, whose scores are there, and then their values, mixed. All of them are seen.
+    pub before: usize,
+    pub segments: &'a [Past<'a>],
+    /// Mixed values of these heads.
+    pub mixed: &'a mut [f32],
+    /// Scores of these heads, `stride` apart.
+    pub scores: &'a mut [f32],
+    pub stride: usize,
+    /// All tokens.
+    pub total: usize,
 }
 
 impl WithSimd for &mut One<'_> {
@@ -62,18 +80,7 @@ impl WithSimd for &mut One<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let stride = stride(self.total);
-        let (group, count) = (self.heads.group(), self.mixed.len() / self.heads.width);
-        let mut serving = Serving { group, kv: self.first / group, served: self.first % group };
-        for head in (0..count).step_by(4) {
-            let of: [usize; 4] = [serving.next(), serving.next(), serving.next(), serving.next()];
-            match count - head {
-                1 => self.run(simd, head, [of[0]], stride),
-                2 => self.run(simd, head, [of[0], of[1]], stride),
-                3 => self.run(simd, head, [of[0], of[1], of[2]], stride),
-                _ => self.run(simd, head, of, stride),
-            }
-        }
+        self.run::<S, true, true>(simd);
     }
 }
 
@@ -98,10 +105,43 @@ impl Serving {
 }
 
 impl One<'_> {
-    /// Computes attention for N heads from the `head`th on; `of` has their key and value heads.
+    /// Computes all heads' weights, or mixes values by them, or both.
     #[inline(always)]
-    fn run<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
-        self.score(simd, head, of, stride);
+    pub fn run<S: Simd, const WEIGH: bool, const MIX: bool>(&mut self, simd: S) {
+        let (group, count) = (self.heads.group(), self.mixed.len() / self.heads.width);
+        let mut serving = Serving { group, kv: self.first / group, served: self.first % group };
+        for head in (0..count).step_by(4) {
+            let of: [usize; 4] = [serving.next(), serving.next(), serving.next(), serving.next()];
+            match count - head {
+                1 => self.some::<S, 1, WEIGH, MIX>(simd, head, [of[0]]),
+                2 => self.some::<S, 2, WEIGH, MIX>(simd, head, [of[0], of[1]]),
+                3 => self.some::<S, 3, WEIGH, MIX>(simd, head, [of[0], of[1], of[2]]),
+                _ => self.some::<S, 4, WEIGH, MIX>(simd, head, of),
+            }
+        }
+    }
+
+    /// Computes N heads from the `head`th on; `of` has their key and value heads.
+    #[inline(always)]
+    fn some<S: Simd, const N: usize, const WEIGH: bool, const MIX: bool>(
+        &mut self,
+        simd: S,
+        head: usize,
+        of: [usize; N],
+    ) {
+        if WEIGH {
+            self.score(simd, head, of);
+            self.weigh::<N>(head);
+        }
+        if MIX {
+            self.mix(simd, head, of);
+        }
+    }
+
+    /// Turns scores into weights.
+    #[inline(always)]
+    fn weigh<const N: usize>(&mut self, head: usize) {
+        let stride = self.stride;
         let from = self.heads.first_seen(self.total);
         // Whole cache lines before the first seen token are skipped.
         let unseen = from / LINE * LINE;
@@ -109,20 +149,19 @@ impl One<'_> {
         let scale = self.heads.cap(&mut scores[..N * stride - unseen]);
         let seen = Seen { from: from - unseen, to: self.total - unseen };
         softmax(scores, stride, [seen; N], scale);
-        self.mix(simd, head, of, stride);
     }
 
     /// Computes scores with all keys: for each key one chain over its numbers.
     #[inline(always)]
-    fn score<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
-        let width = self.heads.width;
+    fn score<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N]) {
+        let (width, stride) = (self.heads.width, self.stride);
         let mut query = [&self.query[..0]; N];
         let own = self.query[(self.first + head) * width..].chunks_exact(width);
         for (query, own) in query.iter_mut().zip(own) {
             *query = own;
         }
         let scores = &mut self.scores[head * stride..][..N * stride];
-        let mut from = 0;
+        let mut from = self.before;
         for past in self.segments {
             let begin = if past.seen.is_empty() { past.seen.end } else { past.first_panel() };
             for first in (begin..past.seen.end).step_by(WIDEST) {
@@ -153,12 +192,19 @@ impl One<'_> {
 
     /// Mixes all values: for each head a chain over tokens, in runs of [`INNER`] that are added up.
     #[inline(always)]
-    fn mix<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N], stride: usize) {
-        let width = self.heads.width;
+    fn mix<S: Simd, const N: usize>(&mut self, simd: S, head: usize, of: [usize; N]) {
+        let (width, stride) = (self.heads.width, self.stride);
         let scores = &self.scores[head * stride..][..N * stride];
         for column in 0..width.div_ceil(S::F32_LANES) {
+            let used = S::F32_LANES.min(width - column * S::F32_LANES);
             let mut mixed = [simd.splat_f32s(0.0); N];
-            let (mut from, mut begun) = (0, false);
+            let (mut from, mut begun) = (self.before, self.before > 0);
+            if begun {
+                for (n, mixed) in mixed.iter_mut().enumerate() {
+                    let y = &self.mixed[(head + n) * width + column * S::F32_LANES..][..used];
+                    *mixed = simd.partial_load_f32s(y);
+                }
+            }
             for past in self.segments {
                 let line = past.cache.line() / S::F32_LANES;
                 let mut lines = [S::as_simd_f32s(&[]).0; N];
@@ -188,7 +234,6 @@ impl One<'_> {
                 }
                 from += past.seen.end;
             }
-            let used = S::F32_LANES.min(width - column * S::F32_LANES);
             for (n, mixed) in mixed.iter().enumerate() {
                 let y = &mut self.mixed[(head + n) * width + column * S::F32_LANES..][..used];
                 match S::as_mut_simd_f32s(y) {

@@ -3,7 +3,9 @@
 use super::attention::{AttentionScratch, Cache, Heads, Past, Span, attend, attend_after};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::attention_one::attend_one;
+use super::attention_rows::Rows;
 use super::gemm::tests::numbers;
+use super::kernels::wide_op;
 
 fn heads(query: usize, kv: usize, width: usize) -> Heads {
     Heads { query, kv, width, scale: 0.3, cap: None, window: None }
@@ -111,6 +113,17 @@ fn attention_is_the_plain_one_and_threads_change_no_bit() {
 /// Keys and values in their layout.
 type Laid = (Cache, Vec<f32>, Vec<f32>);
 
+fn laid(heads: Heads, rows: &[f32], which: std::ops::Range<usize>) -> Laid {
+    let cache = Cache::new(heads, which.len());
+    let (mut columns, mut lines) = (vec![0.0; cache.columns()], vec![0.0; cache.lines()]);
+    let [keys, values] = heads.past();
+    for (token, row) in rows.chunks_exact(heads.row()).skip(which.start).take(which.len()).enumerate() {
+        cache.put_column(token, &row[keys.clone()], &mut columns);
+        cache.put_line(token, &row[values.clone()], &mut lines);
+    }
+    (cache, columns, lines)
+}
+
 fn past((cache, keys, values): &Laid, seen: std::ops::Range<usize>) -> Past<'_> {
     Past { cache: *cache, keys, values, seen }
 }
@@ -126,18 +139,7 @@ fn tokens_that_follow_others_mix_what_they_do_together() {
         let spans = [of_prompt, Span { prompt: 0..before, own: before..before + after }];
         let gradient = vec![0.0; (before + after) * wide];
         let [whole, ..] = passed(heads, &rows, &spans, &gradient, 1);
-        let laid = |first: usize, tokens: usize| -> Laid {
-            let cache = Cache::new(heads, tokens);
-            let (mut columns, mut lines) = (vec![0.0; cache.columns()], vec![0.0; cache.lines()]);
-            let [keys, values] = heads.past();
-            for token in 0..tokens {
-                let row = &rows[(first + token) * row..][..row];
-                cache.put_column(token, &row[keys.clone()], &mut columns);
-                cache.put_line(token, &row[values.clone()], &mut lines);
-            }
-            (cache, columns, lines)
-        };
-        let (prompt, own) = (laid(0, before), laid(before, after));
+        let (prompt, own) = (laid(heads, &rows, 0..before), laid(heads, &rows, before..before + after));
         for (taken, threads) in [(1, 1), (1, 2), (5, 2), (200, 1), (200, 3)] {
             let first = before + after - taken;
             let own_rows = &rows[first * row..];
@@ -160,6 +162,41 @@ fn tokens_that_follow_others_mix_what_they_do_together() {
             let mut mixed = vec![0.0; wide];
             attend_one(heads, &rows[last * row..][..wide], &segments, &mut mixed, (&mut Vec::new(), threads));
             assert!(mixed == whole[last * wide..], "{heads:?}: {threads} threads");
+        }
+    }
+}
+
+/// Fewer rows than a tile has, as many, and more than are computed at a time, with answers of several lengths.
+#[test]
+fn rows_after_one_prompt_mix_what_each_does_alone() {
+    for heads in kinds().map(|heads| Heads { window: None, ..heads }) {
+        for (before, count) in [(1, 2), (63, 5), (64, 6), (65, 7), (600, 13), (513, 25)] {
+            let (row, wide) = (heads.row(), heads.query * heads.width);
+            let prompt = numbers(before * row, 0.7);
+            let prompt = laid(heads, &prompt, 0..before);
+            let newest = numbers(count * row, 0.4);
+            let answers: Vec<(Laid, usize)> = (0..count)
+                .map(|i| {
+                    let tokens = 1 + i * 37 % 150;
+                    (laid(heads, &numbers(tokens * row, 0.2 + i as f32), 0..tokens), tokens)
+                })
+                .collect();
+            let own: Vec<Past<'_>> = answers.iter().map(|(laid, tokens)| past(laid, 0..*tokens)).collect();
+            let mut mixed = vec![f32::NAN; count * wide];
+            let mut scores = vec![f32::NAN; 9];
+            wide_op(Rows {
+                heads,
+                rows: &newest,
+                prompt: past(&prompt, 0..before),
+                own: &own,
+                mixed: &mut mixed,
+                scores: &mut scores,
+            });
+            for (i, own) in own.iter().enumerate() {
+                let (mut alone, segments) = (vec![0.0; wide], [past(&prompt, 0..before), own.clone()]);
+                attend_one(heads, &newest[i * row..][..wide], &segments, &mut alone, (&mut Vec::new(), 1));
+                assert!(mixed[i * wide..][..wide] == alone, "{heads:?}: row {i} of {count} after {before}");
+            }
         }
     }
 }

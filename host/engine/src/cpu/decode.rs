@@ -16,9 +16,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::arena::{BlockMatrix, HeadNormPlaces};
+use super::arena::BlockMatrix;
 use super::attention::{Cache, Past, Span, attend_after};
-use super::attention_one::attend_one;
 use super::block::{Block, KeptBlock, RopeTable, Scratch};
 use super::experts::KeptExperts;
 use super::half::is_apart;
@@ -40,29 +39,29 @@ const SHARED: usize = 256;
 const NEAR: usize = 4 << 20;
 
 /// A row of a tile: an answer that is being generated.
-struct Active {
+pub struct Active {
     number: usize,
-    past: Parked,
+    pub past: Parked,
     draft: Draft,
 }
 
 /// Buffers of a tile, kept from one token to the next.
 #[derive(Default)]
-struct StepScratch {
-    x: Vec<f32>,
-    normed: Vec<f32>,
-    scales: Vec<f32>,
-    qkv: Vec<f32>,
-    mixed: Vec<f32>,
+pub struct StepScratch {
+    pub x: Vec<f32>,
+    pub normed: Vec<f32>,
+    pub scales: Vec<f32>,
+    pub qkv: Vec<f32>,
+    pub mixed: Vec<f32>,
     gate_up: Vec<f32>,
     activated: Vec<f32>,
-    half: Vec<f32>,
-    above: Vec<f32>,
+    pub half: Vec<f32>,
+    pub above: Vec<f32>,
     experts: KeptExperts,
     logits: Vec<f32>,
-    scores: Vec<f32>,
+    pub scores: Vec<f32>,
     /// One buffer for each thread that shares a product.
-    parts: Vec<Vec<f32>>,
+    pub parts: Vec<Vec<f32>>,
 }
 
 /// Receives complete answers or turns, with the indices of their requests or episodes. Those that the same token
@@ -130,16 +129,12 @@ impl Decode<'_> {
     }
 
     fn retire(&self, rows: &mut Vec<Active>, supply: &Supply<'_>, free: &mut Vec<Caches>) {
-        let (mut whole, mut at) = (Vec::new(), 0);
-        while at < rows.len() {
-            if rows[at].draft.done() {
-                let Active { number, past, draft } = rows.swap_remove(at);
-                let past = Parked { newest: Some(draft.newest()), ..past };
-                free.extend(supply.keep(number, past).map(|past| (past.keys, past.values)));
-                whole.push((number, draft.finish()));
-            } else {
-                at += 1;
-            }
+        let mut whole = Vec::new();
+        // The others stay in order: rows that follow one prompt are neighbours.
+        for Active { number, past, draft } in rows.extract_if(.., |row| row.draft.done()) {
+            let past = Parked { newest: Some(draft.newest()), ..past };
+            free.extend(supply.keep(number, past).map(|past| (past.keys, past.values)));
+            whole.push((number, draft.finish()));
         }
         if !whole.is_empty() {
             (self.tell)(whole);
@@ -349,41 +344,6 @@ impl Decode<'_> {
         }
     }
 
-    /// Computes the first half of a block for some rows.
-    fn attention(&self, layer: usize, tile: &mut [Active], scratch: &mut StepScratch, threads: usize) {
-        let (w, heads, n) = (self.weights, self.weights.heads(), tile.len());
-        let (block, d, q) = (&w.arena.blocks[layer], w.arena.shape.hidden, heads.query * heads.width);
-        let StepScratch { x, normed, scales, qkv, mixed, half, above, scores, parts, .. } = scratch;
-        let (normed, scales) = (sized(normed, n * d), sized(scales, n));
-        w.enter(block.norm1.as_ref(), x, normed, scales);
-        let qkv = sized(qkv, n * heads.row());
-        self.laid.of_block(layer, BlockMatrix::Qkv).by(threads, normed, qkv, false, parts);
-        if let Some(bias) = &block.matrix(BlockMatrix::Qkv).bias {
-            let (rows, bias) = (qkv.chunks_exact_mut(heads.row()), &w.base[bias.clone()]);
-            rows.for_each(|row| row.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
-        }
-        let mixed = sized(mixed, n * q);
-        let share = if n < threads { threads } else { 1 };
-        let one = |scores: &mut Vec<f32>, ((row, qkv), mixed): ((&mut Active, &mut [f32]), &mut [f32])| {
-            self.mix(layer, row, qkv, mixed, (scores, share));
-        };
-        if threads == 1 {
-            let rows = tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row()));
-            rows.zip(mixed.chunks_exact_mut(q)).for_each(|row| one(scores, row));
-        } else {
-            let rows = tile.par_iter_mut().zip(qkv.par_chunks_exact_mut(heads.row()));
-            rows.zip(mixed.par_chunks_exact_mut(q)).for_each_init(Vec::new, one);
-        }
-        let out = self.laid.of_block(layer, BlockMatrix::Out);
-        if is_apart(&w.arena.shape) {
-            let half = sized(half, n * d);
-            out.by(threads, mixed, half, false, parts);
-            w.join(block.after1.as_ref(), half, x, scales, above);
-        } else {
-            out.by(threads, mixed, x, true, parts);
-        }
-    }
-
     /// Computes the second half of a block for `n` rows.
     fn feed_forward(&self, layer: usize, n: usize, scratch: &mut StepScratch, threads: usize) {
         let (w, shape) = (self.weights, &self.weights.arena.shape);
@@ -405,47 +365,5 @@ impl Decode<'_> {
             down.by(threads, activated, sized(half, n * d), false, parts);
         }
         w.join(block.after2.as_ref(), half, x, scales, above);
-    }
-
-    /// Computes attention in a block: from a row's newest token over the prompt and the answer so far.
-    fn mix(
-        &self,
-        layer: usize,
-        row: &mut Active,
-        qkv: &mut [f32],
-        mixed: &mut [f32],
-        (scores, threads): (&mut Vec<f32>, usize),
-    ) {
-        let w = self.weights;
-        let (heads, epsilon) = (w.heads_in(layer), w.arena.shape.epsilon as f32);
-        let (q, kv) = (heads.query * heads.width, heads.kv * heads.width);
-        if let Some(HeadNormPlaces { query, key }) = &w.arena.blocks[layer].head_norms {
-            let raw = qkv[..q + kv].to_vec();
-            let scales = sized(scores, heads.query + heads.kv);
-            norm(&raw[..q], &w.gain(query), epsilon, &mut qkv[..q], scales);
-            norm(&raw[q..], &w.gain(key), epsilon, &mut qkv[q..q + kv], scales);
-        }
-        let row = &mut row.past;
-        let before = row.read;
-        let turned = self.rope.at(layer, row.prefix.tokens + before);
-        let cache = row.cache;
-        let keys = &mut row.keys[layer * cache.columns()..][..cache.columns()];
-        let values = &mut row.values[layer * cache.lines()..][..cache.lines()];
-        wide(
-            #[inline(always)]
-            || {
-                if let Some((cos, sin)) = turned {
-                    rotate(&mut qkv[..q + kv], cos, sin);
-                }
-                cache.put_column(before, &qkv[q..q + kv], keys);
-                cache.put_line(before, &qkv[q + kv..], values);
-            },
-        );
-        let tokens = row.prefix.tokens;
-        let begin = heads.first_seen(tokens + before + 1);
-        let own = Past { cache, keys, values, seen: begin.saturating_sub(tokens)..before + 1 };
-        let (keys, values) = &row.prefix.blocks[layer];
-        let prefix = Past { cache: Cache::new(heads, tokens), keys, values, seen: begin.min(tokens)..tokens };
-        attend_one(heads, &qkv[..q], &[prefix, own], mixed, (scores, threads));
     }
 }

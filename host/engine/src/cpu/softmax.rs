@@ -12,13 +12,33 @@ pub struct Seen {
     pub to: usize,
 }
 
+/// No bit in the first line, all bits in the second.
+static STEP: [u32; 2 * LINE] = {
+    let mut step = [0; 2 * LINE];
+    let mut i = LINE;
+    while i < step.len() {
+        step[i] = u32::MAX;
+        i += 1;
+    }
+    step
+};
+
 impl Seen {
-    /// Returns how many scores of a line come before the first that counts, and how many count.
+    /// Returns a mask of a line: all bits of the scores that count, and none of others. A comparison for each score would not be
+    /// computed by vectors.
     #[inline(always)]
-    fn of_line(self, line: usize) -> (u32, u32) {
+    fn of_line(self, line: usize) -> [u32; LINE] {
         let first = line * LINE;
-        let skipped = self.from.saturating_sub(first);
-        (skipped as u32, self.to.saturating_sub(first + skipped) as u32)
+        let mut mask = [u32::MAX; LINE];
+        if self.from <= first && first + LINE <= self.to {
+            return mask;
+        }
+        let place = |end: usize| LINE - end.saturating_sub(first).min(LINE);
+        let (from, to) = (&STEP[place(self.from)..][..LINE], &STEP[place(self.to)..][..LINE]);
+        for i in 0..LINE {
+            mask[i] = from[i] & !to[i];
+        }
+        mask
     }
 }
 
@@ -32,10 +52,10 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N
     for line in 0..lines {
         for (n, top) in tops.iter_mut().enumerate() {
             let numbers = &scores[n * stride + line * LINE..][..LINE];
-            let (skipped, there) = seen[n].of_line(line);
+            let mask = seen[n].of_line(line);
             for i in 0..LINE {
-                let number = if (i as u32).wrapping_sub(skipped) < there { numbers[i] } else { f32::MIN };
-                top[i] = larger(top[i], number);
+                let number = numbers[i].to_bits() & mask[i] | f32::MIN.to_bits() & !mask[i];
+                top[i] = larger(top[i], f32::from_bits(number));
             }
         }
     }
@@ -58,9 +78,9 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N
         }
         for (n, (weights, sum)) in all.iter().zip(&mut sums).enumerate() {
             let numbers = &mut scores[n * stride + line * LINE..][..LINE];
-            let (skipped, there) = seen[n].of_line(line);
+            let mask = seen[n].of_line(line);
             for i in 0..LINE {
-                let weight = if (i as u32).wrapping_sub(skipped) < there { weights[i] } else { 0.0 };
+                let weight = f32::from_bits(weights[i].to_bits() & mask[i]);
                 numbers[i] = weight;
                 sum[i] += weight;
             }
