@@ -13,7 +13,7 @@ mod episodes;
 #[path = "core/rows.rs"]
 mod rows;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::{Ledger, Limits, PromptId, SamplerSettings};
@@ -25,7 +25,7 @@ use allot_engine::{
     Answer, End, Engine as _, Example, Interrupt, LossConfig, LossKind, Native, NativeConfig, Old,
     OptimizerConfig, Purpose, Sample, Sampling, SamplingMask, StopTexts, Stops, UpdateConfig,
 };
-use candle_core::{DType, Device, IndexOp as _, Tensor};
+use candle_core::{DType, Device, IndexOp as _, Tensor, Var};
 
 const PLAIN: PassOptions = PassOptions { temperature: 1.0, recompute: false };
 
@@ -322,6 +322,47 @@ fn batch_size_order_threads_and_neighbours_change_nothing() {
         }
     }
     assert!(ended > 20, "{ended} answers end by a text");
+}
+
+/// The model with a vocabulary, of repeated tokens, whose weights stay in no core's cache: threads share each of its tokens.
+fn large(small: &Checkpoint) -> Checkpoint {
+    let (mut shape, mut weights) = (small.shape.clone(), BTreeMap::new());
+    let times = (5 << 20) / (4 * shape.vocabulary * shape.hidden) + 1;
+    for (name, weight) in &small.weights {
+        let one = weight.as_tensor();
+        let of_tokens = one.dims()[0] == shape.vocabulary;
+        let more = if of_tokens { Tensor::cat(&vec![one; times], 0).unwrap() } else { one.clone() };
+        weights.insert(name.clone(), Var::from_tensor(&more).unwrap());
+    }
+    shape.vocabulary *= times;
+    Checkpoint { shape, weights }
+}
+
+#[test]
+fn rows_that_read_a_long_prompt_together_are_what_each_is_alone() {
+    let long: Vec<Vec<u32>> =
+        [5_u32, 64, 70, 97].map(|n| (0..n).map(|t| (n * 31 + t * 17) % 396).collect()).into();
+    for folder in folders() {
+        let small = Case::read(&folder).checkpoint;
+        let mut narrow = Checkpoint { shape: small.shape.clone(), weights: small.weights.clone() };
+        // In the middle of some answers the prompt is not seen whole any more.
+        narrow.shape.variant.window = Some(75);
+        for checkpoint in [large(&small), small, narrow] {
+            // Answers of several lengths: a row that is free takes the next in the middle of others.
+            let mut all = requests(&long, 6);
+            for (i, request) in all.iter_mut().enumerate() {
+                request.sampling.max_tokens = 4 + (i as u32 * 7) % 17;
+            }
+            let of = |threads, rows| {
+                let core = Cpu::new(&checkpoint, setup(threads)).unwrap();
+                core.answers(&all, &Stops::default(), rows).unwrap()
+            };
+            let alone = of(1, 1);
+            for (threads, rows) in [(1, 5), (1, 64), (2, 64), (3, 2), (3, 7)] {
+                assert!(of(threads, rows) == alone, "{}: {rows} rows, {threads} threads", name(&folder));
+            }
+        }
+    }
 }
 
 /// Sums depend on the shape of what a device is given, so that in tensors a number may differ in its last

@@ -32,7 +32,7 @@ fn lines<'a>(card: &'a str, mark: &str) -> Vec<&'a str> {
 
 #[test]
 fn a_check_that_ran_out_of_time_is_incomplete() {
-    let card = card(&decide("slow"), &["--within", "0.5"]);
+    let card = card(&decide("slow"), &["--within", "3"]);
     assert!(card.ends_with("exit code 3"), "{card}");
     let end = card.lines().rev().nth(1).unwrap();
     assert!(end.starts_with("incomplete: ") && end.contains(" of 321 views were tried"), "{card}");
@@ -89,7 +89,7 @@ fn a_failure_of_an_incomplete_check_is_a_failure() {
     let slow = decide("slow");
     let both = slow.replace(TRAINS, &decide("asks_twice"));
     assert_ne!(both, slow);
-    let text = card(&both, &["--within", "0.5"]);
+    let text = card(&both, &["--within", "3"]);
     assert!(text.ends_with("exit code 1"), "{text}");
     assert!(
         text.contains("FAIL  asks for a prompt once in a plan")
@@ -101,7 +101,7 @@ fn a_failure_of_an_incomplete_check_is_a_failure() {
     let (_, end) = text.split_once("\nFAIL: ").unwrap();
     let (failed, end) = end.split_once(' ').unwrap();
     assert!(failed.parse::<u32>().unwrap() >= 2 && end.starts_with("requirements\nincomplete: "), "{text}");
-    let card = json(&card(&both, &["--within", "0.5", "--json"]));
+    let card = json(&card(&both, &["--within", "3", "--json"]));
     assert_eq!(
         (&card["result"], &card["pass"], &card["complete"]),
         (&"fail".into(), &false.into(), &false.into())
@@ -151,7 +151,7 @@ fn a_call_that_outlasts_the_check_is_not_tested() {
     // The loop counts down from 0, past all 4 billion numbers: longer than the check, on any machine. No limit of its own
     // ends it. The check's time is enough to begin a call on a busy one.
     let slow = decide("slow").replace("30000000", "0");
-    let short = card(&slow, &["--within", "0.5"]);
+    let short = card(&slow, &["--within", "3"]);
     assert!(short.ends_with("exit code 3") && !short.contains("FAIL"), "{short}");
     assert!(short.contains("not tested  answers every call (1 call on 0 of 321 synthetic views)"), "{short}");
     let limited = card(&slow, &["--seconds", "0.1"]);

@@ -109,7 +109,7 @@ pub fn run(mut programs: Vec<Program>, list: &Path, at_a_time: usize) -> Result<
     // Large programs first: they have most of the host in them, and take longest.
     let size = |program: &Program| program.path.metadata().map_or(0, |file| file.len());
     programs.sort_by_key(|program| Reverse(size(program)));
-    let libraries = libraries()?;
+    let (libraries, threads) = (libraries()?, std::thread::available_parallelism().map_or(1, usize::from));
     let (waiting, totals) = (Mutex::new(programs.into_iter()), Mutex::new(Totals::NONE));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = |said: &Path| {
@@ -118,7 +118,11 @@ pub fn run(mut programs: Vec<Program>, list: &Path, at_a_time: usize) -> Result<
             command
                 .current_dir(&program.folder)
                 .env("ALLOT_SKIPPED", list)
-                .env("LD_LIBRARY_PATH", &libraries);
+                .env("LD_LIBRARY_PATH", &libraries)
+                // candle's threads spin while they wait for work, which takes time from the other tests; and unless it is told
+                // how many threads rayon has, it reads `/proc/cpuinfo` for each product.
+                .env("CANDLE_NUM_THREADS", "1")
+                .env("RAYON_NUM_THREADS", threads.to_string());
             if !program.tests.is_empty() {
                 command.arg("--exact").args(&program.tests);
             }

@@ -17,8 +17,8 @@ use super::softmax::{Seen, softmaxes};
 use super::unit::{LINE, ROWS, Side, Tile, WIDEST};
 use crate::model::Shape;
 
-/// Tiles of queries that are multiplied with a panel while it is near.
-const NEAR: usize = 4;
+/// Tiles of queries that are computed at a time: a panel is read from far away once for all of them.
+const TILES: usize = 4;
 
 /// Tokens that a thread takes at a time.
 const SHARE: usize = 8 * ROWS;
@@ -237,6 +237,14 @@ pub struct AttentionScratch {
     scores: Vec<f32>,
 }
 
+#[cfg(test)]
+impl AttentionScratch {
+    /// Returns buffers with these numbers in the place of scores.
+    pub fn of(scores: Vec<f32>) -> Self {
+        Self { scores, ..Self::default() }
+    }
+}
+
 /// Computes the attention of a batch's spans: from rows, `[N, row]`, to mixed values, `[N, Q]`.
 /// Writes the logarithm of each sum of weights to `log_sums`, `[N, H]`.
 pub fn attend(
@@ -324,9 +332,9 @@ impl WithSimd for Queries<'_> {
         let (heads, last) = (stretch.heads, first + log_sums.len() / stretch.heads.query);
         let total: usize = stretch.segments.iter().map(|past| past.seen.end).sum();
         let total = total.next_multiple_of(LINE);
-        scores.resize(NEAR * ROWS * total, 0.0);
-        for block in (first..last).step_by(NEAR * ROWS) {
-            let mut tiles = [QueryTile::default(); NEAR];
+        scores.resize(TILES * ROWS * total, 0.0);
+        for block in (first..last).step_by(TILES * ROWS) {
+            let mut tiles = [QueryTile::default(); TILES];
             let firsts = (block..last).step_by(ROWS);
             let mut there = 0;
             for (tile, first) in tiles.iter_mut().zip(firsts) {
@@ -408,7 +416,7 @@ impl Stretch<'_> {
             for first in (begin / WIDEST * WIDEST..end).step_by(WIDEST) {
                 for (tile, scores) in tiles.iter().zip(scores.chunks_exact_mut(ROWS * total)) {
                     let (begin, end) = tile.seen[which];
-                    if begin < end && first < end {
+                    if begin < end && begin < first + WIDEST && first < end {
                         let side = Side::Rows(&self.rows[tile.first * row + head * width..], row);
                         let (panel, y) = (first..end.min(first + WIDEST), &mut scores[from + first..]);
                         past.cache.score(simd, (kv, past.keys), (side, tile.taken), panel, (y, total));

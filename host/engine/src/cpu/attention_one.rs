@@ -1,6 +1,7 @@
 //! Attention of one new token over a shared prefix and the token's own past. Four heads are
 //! computed together, so that their sums do not wait for each other. The sums have the order of
-//! [`attend`](super::attention::attend).
+//! [`attend`](super::attention::attend). Rows that read a prompt together ([`Together`](super::attention_rows::Together)) compute
+//! what is their own so, too.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -63,7 +64,7 @@ pub struct One<'a> {
     pub first: usize,
     /// The token's query, `[H, E]`.
     pub query: &'a [f32],
-    /// Tokens before the segments, whose scores are there, and then their values, mixed. All of them are seen.
+    /// Tokens before the segments, all of which are seen. Their scores are there, and before values are mixed, theirs are.
     pub before: usize,
     pub segments: &'a [Past<'a>],
     /// Mixed values of these heads.
@@ -71,7 +72,7 @@ pub struct One<'a> {
     /// Scores of these heads, `stride` apart.
     pub scores: &'a mut [f32],
     pub stride: usize,
-    /// All tokens.
+    /// Tokens before and in the segments, up to the newest.
     pub total: usize,
 }
 
@@ -113,17 +114,17 @@ impl One<'_> {
         for head in (0..count).step_by(4) {
             let of: [usize; 4] = [serving.next(), serving.next(), serving.next(), serving.next()];
             match count - head {
-                1 => self.some::<S, 1, WEIGH, MIX>(simd, head, [of[0]]),
-                2 => self.some::<S, 2, WEIGH, MIX>(simd, head, [of[0], of[1]]),
-                3 => self.some::<S, 3, WEIGH, MIX>(simd, head, [of[0], of[1], of[2]]),
-                _ => self.some::<S, 4, WEIGH, MIX>(simd, head, of),
+                1 => self.heads_from::<S, 1, WEIGH, MIX>(simd, head, [of[0]]),
+                2 => self.heads_from::<S, 2, WEIGH, MIX>(simd, head, [of[0], of[1]]),
+                3 => self.heads_from::<S, 3, WEIGH, MIX>(simd, head, [of[0], of[1], of[2]]),
+                _ => self.heads_from::<S, 4, WEIGH, MIX>(simd, head, of),
             }
         }
     }
 
     /// Computes N heads from the `head`th on; `of` has their key and value heads.
     #[inline(always)]
-    fn some<S: Simd, const N: usize, const WEIGH: bool, const MIX: bool>(
+    fn heads_from<S: Simd, const N: usize, const WEIGH: bool, const MIX: bool>(
         &mut self,
         simd: S,
         head: usize,

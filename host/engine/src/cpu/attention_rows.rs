@@ -1,5 +1,6 @@
-//! Attention of one new token each of rows that follow the same prompt. [`attend_one`](super::attention_one::attend_one) reads
-//! the prompt's keys and values once for each row; here tiles of rows read them together. The bits are the same.
+//! Attention of the newest tokens of rows that follow the same prompt, one of each row.
+//! [`attend_one`](super::attention_one::attend_one) reads the prompt's keys and values once for each row; here tiles of rows read
+//! them together. The bits are the same.
 
 use pulp::{Simd, WithSimd};
 
@@ -8,14 +9,14 @@ use super::attention_one::{One, stride};
 use super::gemm::INNER;
 use super::unit::{ROWS, Side, WIDEST};
 
-/// Rows that are computed at a time: their scores stay in a core's cache.
-const SOME: usize = 2 * ROWS;
+/// Rows that are computed at a time, which bounds the size of their scores.
+const AT_ONCE: usize = 2 * ROWS;
 
 /// Rows that see all of their prompt.
-pub struct Rows<'a> {
+pub struct Together<'a> {
     pub heads: Heads,
-    /// Each row's query, key and value, `[N, row]`.
-    pub rows: &'a [f32],
+    /// Query, key and value of each row's newest token, `[N, row]`.
+    pub qkv: &'a [f32],
     pub prompt: Past<'a>,
     /// Each row's own tokens. The newest is the last one.
     pub own: &'a [Past<'a>],
@@ -24,15 +25,15 @@ pub struct Rows<'a> {
     pub scores: &'a mut Vec<f32>,
 }
 
-impl WithSimd for Rows<'_> {
+impl WithSimd for Together<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { heads, rows, prompt, own, mixed, scores } = self;
+        let Self { heads, qkv, prompt, own, mixed, scores } = self;
         let wide = heads.query * heads.width;
-        let some = rows.chunks(SOME * heads.row()).zip(own.chunks(SOME));
-        for ((rows, own), mixed) in some.zip(mixed.chunks_mut(SOME * wide)) {
+        let rows = qkv.chunks(AT_ONCE * heads.row()).zip(own.chunks(AT_ONCE));
+        for ((qkv, own), mixed) in rows.zip(mixed.chunks_mut(AT_ONCE * wide)) {
             let longest = own.iter().map(|own| own.seen.end).max().unwrap_or(0);
             let stride = stride(prompt.seen.end + longest);
             let size = own.len() * heads.group() * stride;
@@ -40,16 +41,16 @@ impl WithSimd for Rows<'_> {
                 scores.resize(size, 0.0);
             }
             for kv in 0..heads.kv {
-                KvHead { heads, rows, prompt: &prompt, own, kv, stride }.run(simd, mixed, scores);
+                QueryGroup { heads, qkv, prompt: &prompt, own, kv, stride }.run(simd, mixed, scores);
             }
         }
     }
 }
 
-/// The heads of some rows that share keys and values.
-struct KvHead<'a> {
+/// The query heads of some rows that share a head of keys and values.
+struct QueryGroup<'a> {
     heads: Heads,
-    rows: &'a [f32],
+    qkv: &'a [f32],
     prompt: &'a Past<'a>,
     own: &'a [Past<'a>],
     /// The head of keys and values.
@@ -58,7 +59,17 @@ struct KvHead<'a> {
     stride: usize,
 }
 
-impl KvHead<'_> {
+/// Some rows' queries of a head.
+struct QueryTile {
+    head: usize,
+    /// The first row, and how many there are.
+    row: usize,
+    taken: usize,
+    /// Place of the first row's scores.
+    scores: usize,
+}
+
+impl QueryGroup<'_> {
     #[inline(always)]
     fn run<S: Simd>(&self, simd: S, mixed: &mut [f32], scores: &mut [f32]) {
         self.score(simd, scores);
@@ -67,13 +78,18 @@ impl KvHead<'_> {
         self.by_row::<S, false, true>(simd, mixed, scores);
     }
 
-    /// Returns the tiles of these rows: the query's head, its place among the heads, and the first and the number of rows.
+    /// Returns the tiles of all heads and rows.
     #[inline(always)]
-    fn tiles(&self) -> impl Iterator<Item = (usize, usize, usize, usize)> {
-        let (group, n) = (self.heads.group(), self.own.len());
-        let of = move |place| (0..n).step_by(ROWS).map(move |row| (place, row, ROWS.min(n - row)));
-        let first = self.kv * group;
-        (0..group).flat_map(of).map(move |(place, row, taken)| (first + place, place, row, taken))
+    fn tiles(&self) -> impl Iterator<Item = QueryTile> {
+        let (group, first, stride, n) =
+            (self.heads.group(), self.kv * self.heads.group(), self.stride, self.own.len());
+        let rows = move |head| (0..n).step_by(ROWS).map(move |row| (head, row));
+        (first..first + group).flat_map(rows).map(move |(head, row)| QueryTile {
+            head,
+            row,
+            taken: ROWS.min(n - row),
+            scores: (row * group + head - first) * stride,
+        })
     }
 
     /// Computes scores with the prompt's keys, a panel at a time.
@@ -83,9 +99,9 @@ impl KvHead<'_> {
         let apart = self.heads.group() * self.stride;
         for first in (0..tokens).step_by(WIDEST) {
             let panel = first..tokens.min(first + WIDEST);
-            for (head, place, at, taken) in self.tiles() {
-                let side = (Side::Rows(&self.rows[at * row + head * width..], row), taken);
-                let y = &mut scores[at * apart + place * self.stride + first..];
+            for tile in self.tiles() {
+                let side = (Side::Rows(&self.qkv[tile.row * row + tile.head * width..], row), tile.taken);
+                let y = &mut scores[tile.scores + first..];
                 self.prompt.cache.score(simd, (self.kv, self.prompt.keys), side, panel.clone(), (y, apart));
             }
         }
@@ -98,9 +114,9 @@ impl KvHead<'_> {
         let (wide, apart) = (self.heads.query * width, self.heads.group() * self.stride);
         for first in (0..tokens).step_by(INNER) {
             let run = first..tokens.min(first + INNER);
-            for (head, place, at, taken) in self.tiles() {
-                let weights = (&scores[at * apart + place * self.stride + first..], apart, taken);
-                let y = (&mut mixed[at * wide + head * width..], wide, first > 0);
+            for tile in self.tiles() {
+                let weights = (&scores[tile.scores + first..], apart, tile.taken);
+                let y = (&mut mixed[tile.row * wide + tile.head * width..], wide, first > 0);
                 self.prompt.cache.mix(simd, (self.kv, self.prompt.values), weights, run.clone(), y);
             }
         }
@@ -116,10 +132,10 @@ impl KvHead<'_> {
     ) {
         let Self { heads, kv, stride, .. } = *self;
         let (group, wide, before) = (heads.group(), heads.query * heads.width, self.prompt.seen.end);
-        let rows = self.rows.chunks_exact(heads.row()).zip(self.own);
+        let rows = self.qkv.chunks_exact(heads.row()).zip(self.own);
         let places = mixed.chunks_exact_mut(wide).zip(scores.chunks_exact_mut(group * stride));
         for ((row, own), (mixed, scores)) in rows.zip(places) {
-            let one = One {
+            let mut one = One {
                 heads,
                 first: kv * group,
                 query: &row[..wide],
@@ -130,7 +146,7 @@ impl KvHead<'_> {
                 stride,
                 total: before + own.seen.end,
             };
-            { one }.run::<S, WEIGH, MIX>(simd);
+            one.run::<S, WEIGH, MIX>(simd);
         }
     }
 }

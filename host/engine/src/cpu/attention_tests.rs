@@ -3,7 +3,7 @@
 use super::attention::{AttentionScratch, Cache, Heads, Past, Span, attend, attend_after};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::attention_one::attend_one;
-use super::attention_rows::Rows;
+use super::attention_rows::Together;
 use super::gemm::tests::numbers;
 use super::kernels::wide_op;
 
@@ -83,7 +83,8 @@ fn passed(heads: Heads, rows: &[f32], spans: &[Span], gradient: &[f32], threads:
     let tokens = rows.len() / heads.row();
     let (mut mixed, mut log_sums) =
         (vec![0.0; tokens * heads.query * heads.width], vec![0.0; tokens * heads.query]);
-    attend(heads, rows, spans, (&mut mixed, &mut log_sums), &mut AttentionScratch::default(), threads);
+    let scratch = &mut AttentionScratch::of(vec![f32::NAN; 1 << 16]);
+    attend(heads, rows, spans, (&mut mixed, &mut log_sums), scratch, threads);
     let mut drows = vec![0.0; rows.len()];
     let results = Mixed { values: &mixed, log_sums: &log_sums, gradient };
     attend_back(heads, rows, spans, results, &mut drows, (&mut BackScratch::default(), threads));
@@ -169,7 +170,9 @@ fn tokens_that_follow_others_mix_what_they_do_together() {
 /// Fewer rows than a tile has, as many, and more than are computed at a time, with answers of several lengths.
 #[test]
 fn rows_after_one_prompt_mix_what_each_does_alone() {
-    for heads in kinds().map(|heads| Heads { window: None, ..heads }) {
+    // With more heads than are computed at a time, too, and wider ones than a tile.
+    let large = [heads(7, 1, 72), Heads { cap: Some(2.0), ..heads(10, 2, 136) }];
+    for heads in kinds().into_iter().chain(large).map(|heads| Heads { window: None, ..heads }) {
         for (before, count) in [(1, 2), (63, 5), (64, 6), (65, 7), (600, 13), (513, 25)] {
             let (row, wide) = (heads.row(), heads.query * heads.width);
             let prompt = numbers(before * row, 0.7);
@@ -183,10 +186,10 @@ fn rows_after_one_prompt_mix_what_each_does_alone() {
                 .collect();
             let own: Vec<Past<'_>> = answers.iter().map(|(laid, tokens)| past(laid, 0..*tokens)).collect();
             let mut mixed = vec![f32::NAN; count * wide];
-            let mut scores = vec![f32::NAN; 9];
-            wide_op(Rows {
+            let mut scores = vec![f32::NAN; 1 << 20];
+            wide_op(Together {
                 heads,
-                rows: &newest,
+                qkv: &newest,
                 prompt: past(&prompt, 0..before),
                 own: &own,
                 mixed: &mut mixed,

@@ -130,7 +130,7 @@ impl Decode<'_> {
 
     fn retire(&self, rows: &mut Vec<Active>, supply: &Supply<'_>, free: &mut Vec<Caches>) {
         let mut whole = Vec::new();
-        // The others stay in order: rows that follow one prompt are neighbours.
+        // The others stay in order, so that rows that follow one prompt stay neighbours.
         for Active { number, past, draft } in rows.extract_if(.., |row| row.draft.done()) {
             let past = Parked { newest: Some(draft.newest()), ..past };
             free.extend(supply.keep(number, past).map(|past| (past.keys, past.values)));

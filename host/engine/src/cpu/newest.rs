@@ -1,19 +1,21 @@
-//! Attention of the newest tokens while answers are sampled. Neighbouring rows that follow one prompt read it together.
+//! Attention of the newest tokens while answers are sampled. Neighbouring rows that follow one long prompt read it together.
+
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use super::arena::{BlockMatrix, HeadNormPlaces};
 use super::attention::{Cache, Heads, Past};
 use super::attention_one::attend_one;
-use super::attention_rows::Rows;
+use super::attention_rows::Together;
 use super::decode::{Active, Decode, StepScratch};
 use super::half::is_apart;
 use super::kernels::{norm, rotate, wide, wide_op};
 use super::parked::Parked;
 use super::weights::sized;
 
-/// Tokens of a prompt from which on its rows read it together.
-const TOGETHER: usize = 64;
+/// Tokens of a prompt that is worth reading together.
+const LONG: usize = 64;
 
 impl Decode<'_> {
     /// Computes the first half of a block for some rows, whose products `threads` threads share.
@@ -30,20 +32,15 @@ impl Decode<'_> {
             rows.for_each(|row| row.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
         }
         let mixed = sized(mixed, n * q);
+        let neighbours = neighbours(w.heads_in(layer), tile, (qkv, mixed), n.div_ceil(threads));
+        // With fewer rows than threads each row is by itself, and threads share its heads.
         let share = if n < threads { threads } else { 1 };
-        let some = |scores: &mut Vec<f32>,
-                    ((tile, qkv), mixed): ((&mut [Active], &mut [f32]), &mut [f32])| {
-            for (row, qkv) in tile.iter_mut().zip(qkv.chunks_exact_mut(heads.row())) {
-                self.place(layer, &mut row.past, qkv, scores);
-            }
-            self.mix(layer, tile, qkv, mixed, (scores, share));
-        };
+        let some = |scores: &mut Vec<f32>, some: Neighbours<'_>| self.mix(layer, some, (scores, share));
         if threads == 1 {
-            some(scores, ((tile, qkv), mixed));
+            neighbours.for_each(|rows| some(scores, rows));
         } else {
-            let each = n.div_ceil(threads);
-            let rows = tile.par_chunks_mut(each).zip(qkv.par_chunks_mut(each * heads.row()));
-            rows.zip(mixed.par_chunks_mut(each * q)).for_each_init(Vec::new, some);
+            let neighbours: Vec<Neighbours<'_>> = neighbours.collect();
+            neighbours.into_par_iter().with_max_len(1).for_each_init(Vec::new, some);
         }
         let out = self.laid.of_block(layer, BlockMatrix::Out);
         if is_apart(&w.arena.shape) {
@@ -82,54 +79,72 @@ impl Decode<'_> {
     }
 
     /// Mixes what each row's newest token sees of its prompt and of the answer so far.
-    fn mix(
-        &self,
-        layer: usize,
-        tile: &[Active],
-        qkv: &[f32],
-        mixed: &mut [f32],
-        (scores, threads): (&mut Vec<f32>, usize),
-    ) {
+    fn mix(&self, layer: usize, some: Neighbours<'_>, (scores, threads): (&mut Vec<f32>, usize)) {
+        let Neighbours { rows, qkv, mixed } = some;
         let heads = self.weights.heads_in(layer);
-        let (row, q) = (heads.row(), heads.query * heads.width);
-        let mut at = 0;
-        for rows in tile.chunk_by(|a, b| is_together(heads, &a.past, &b.past)) {
-            let qkv = &qkv[at * row..][..rows.len() * row];
-            let mixed = &mut mixed[at * q..][..rows.len() * q];
-            at += rows.len();
-            match rows {
-                [one] => {
-                    let segments = segments(heads, layer, &one.past);
-                    attend_one(heads, &qkv[..q], &segments, mixed, (scores, threads));
-                }
-                [first, ..] => {
-                    let [prompt, _] = segments(heads, layer, &first.past);
-                    let own: Vec<Past<'_>> = rows
-                        .iter()
-                        .map(|row| segments(heads, layer, &row.past))
-                        .map(|[_, own]| own)
-                        .collect();
-                    wide_op(Rows { heads, rows: qkv, prompt, own: &own, mixed, scores });
-                }
-                [] => {}
+        for (row, qkv) in rows.iter_mut().zip(qkv.chunks_exact_mut(heads.row())) {
+            self.place(layer, &mut row.past, qkv, scores);
+        }
+        match &*rows {
+            [one] => {
+                let segments = [prompt(heads, layer, &one.past), own(heads, layer, &one.past)];
+                let query = &qkv[..heads.query * heads.width];
+                attend_one(heads, query, &segments, mixed, (scores, threads));
             }
+            [first, ..] => {
+                let own: Vec<Past<'_>> = rows.iter().map(|row| own(heads, layer, &row.past)).collect();
+                let prompt = prompt(heads, layer, &first.past);
+                wide_op(Together { heads, qkv, prompt, own: &own, mixed, scores });
+            }
+            [] => {}
         }
     }
 }
 
-/// Returns whether two rows follow one prompt, which is worth reading together, and both see all of it.
-fn is_together(heads: Heads, a: &Parked, b: &Parked) -> bool {
-    let sees_all = |row: &Parked| heads.first_seen(row.prefix.tokens + row.read + 1) == 0;
-    std::ptr::eq(&*a.prefix, &*b.prefix) && a.prefix.tokens >= TOGETHER && sees_all(a) && sees_all(b)
+/// One row, or several that read their prompt together.
+struct Neighbours<'a> {
+    rows: &'a mut [Active],
+    /// Query, key and value of each row's newest token, `[N, row]`.
+    qkv: &'a mut [f32],
+    /// Receives the mixed values, `[N, Q]`.
+    mixed: &'a mut [f32],
 }
 
-/// Returns what a row's newest token sees of the prompt and of the answer.
-fn segments(heads: Heads, layer: usize, row: &Parked) -> [Past<'_>; 2] {
+/// Cuts a tile into neighbours, at most so many.
+fn neighbours<'a>(
+    heads: Heads,
+    tile: &'a mut [Active],
+    (mut qkv, mut mixed): (&'a mut [f32], &'a mut [f32]),
+    most: usize,
+) -> impl Iterator<Item = Neighbours<'a>> {
+    let together = tile.chunk_by_mut(move |a, b| is_together(heads, &a.past, &b.past));
+    together.flat_map(move |rows| rows.chunks_mut(most)).map(move |rows| {
+        let (first, rest) = std::mem::take(&mut qkv).split_at_mut(rows.len() * heads.row());
+        let (mixed_first, mixed_rest) =
+            std::mem::take(&mut mixed).split_at_mut(rows.len() * heads.query * heads.width);
+        (qkv, mixed) = (rest, mixed_rest);
+        Neighbours { rows, qkv: first, mixed: mixed_first }
+    })
+}
+
+/// Returns whether the newest tokens of two rows both see all of one long prompt.
+fn is_together(heads: Heads, a: &Parked, b: &Parked) -> bool {
+    let sees_all = |row: &Parked| heads.first_seen(row.prefix.tokens + row.read + 1) == 0;
+    Arc::ptr_eq(&a.prefix, &b.prefix) && a.prefix.tokens >= LONG && sees_all(a) && sees_all(b)
+}
+
+/// Returns what a row's newest token sees of the prompt.
+fn prompt(heads: Heads, layer: usize, row: &Parked) -> Past<'_> {
+    let (tokens, (keys, values)) = (row.prefix.tokens, &row.prefix.blocks[layer]);
+    let begin = heads.first_seen(tokens + row.read + 1);
+    Past { cache: Cache::new(heads, tokens), keys, values, seen: begin.min(tokens)..tokens }
+}
+
+/// Returns what a row's newest token sees of the answer, itself included.
+fn own(heads: Heads, layer: usize, row: &Parked) -> Past<'_> {
     let (tokens, cache, read) = (row.prefix.tokens, row.cache, row.read + 1);
     let begin = heads.first_seen(tokens + read);
-    let (keys, values) = &row.prefix.blocks[layer];
-    let prompt = Past { cache: Cache::new(heads, tokens), keys, values, seen: begin.min(tokens)..tokens };
     let keys = &row.keys[layer * cache.columns()..][..cache.columns()];
     let values = &row.values[layer * cache.lines()..][..cache.lines()];
-    [prompt, Past { cache, keys, values, seen: begin.saturating_sub(tokens)..read }]
+    Past { cache, keys, values, seen: begin.saturating_sub(tokens)..read }
 }

