@@ -27,10 +27,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<()> {
     write(&list, "")?;
     let mut totals = Totals::NONE;
     if args.is_empty() {
-        let (alone, others) =
-            programs::built(root)?.into_iter().partition(|program| program.is_any_of(&ALONE));
-        totals = programs::run(others, &list, 2)?;
-        totals += programs::run(alone, &list, 1)?;
+        totals = run_all(programs::built(root)?, &list)?;
         cargo_test(root, &["--doc"], &list, &mut totals)?;
     } else {
         cargo_test(root, args, &list, &mut totals)?;
@@ -53,9 +50,16 @@ pub fn again(root: &Path) -> Result<()> {
     let now = list.with_extension("again.tsv");
     write(&now, "")?;
     let program = |((path, folder), tests)| Program { path, folder, tests };
-    // They start compilers and other programs that use all cores.
-    let totals = programs::run(by_program.into_iter().map(program).collect(), &now, 1)?;
+    let totals = run_all(by_program.into_iter().map(program).collect(), &now)?;
     closed(&totals, &skipped(&now)?)
+}
+
+/// Runs programs two at a time, and some by themselves.
+fn run_all(programs: Vec<Program>, list: &Path) -> Result<Totals> {
+    let (alone, others) = programs.into_iter().partition(|program| program.is_any_of(&ALONE));
+    let mut totals = programs::run(others, list, 2)?;
+    totals += programs::run(alone, list, 1)?;
+    Ok(totals)
 }
 
 /// Where the skipped tests of the last run are listed.
