@@ -358,25 +358,7 @@ fn a_comparison_that_is_killed_again_and_again_comes_to_the_same_end() {
 
     let scratch = with(&trained());
     let args = ["compare", "compare.toml", "--out", "out", "--jobs", "2"];
-    let mut kills = 0;
-    // Each time a quarter longer: on a slow machine, too, the last of them takes a fifth of all.
-    let mut millis = 300;
-    loop {
-        let mut child = scratch.started(&args);
-        let until = Instant::now() + Duration::from_millis(millis);
-        millis += millis / 4;
-        while Instant::now() < until && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success(), "{status}");
-            break;
-        }
-        // Its runs find out by the end of their input, and save.
-        child.kill().unwrap();
-        child.wait().unwrap();
-        kills += 1;
-    }
+    let kills = scratch.killed_until_it_ends(&args, 300);
     assert!(kills > 0);
     let (a, b) = (records(&whole.path().join("out")), records(&scratch.path().join("out")));
     assert_eq!(a.len(), 4);

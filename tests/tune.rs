@@ -8,7 +8,7 @@ mod scratch;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allot_report::tuning::Tuning;
 use scratch::Scratch;
@@ -179,24 +179,7 @@ fn a_tuning_that_is_killed_again_and_again_comes_to_the_same_end() {
     assert!(text.contains("tuning, rung 2 of 2"), "{text}");
 
     let scratch = with(&trained());
-    let mut kills = 0;
-    // Each time a quarter longer: on a slow machine, too, the last of them takes a fifth of all.
-    let mut millis = 400;
-    loop {
-        let mut child = scratch.started(&args);
-        let until = Instant::now() + Duration::from_millis(millis);
-        millis += millis / 4;
-        while Instant::now() < until && child.try_wait().unwrap().is_none() {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success(), "{status}");
-            break;
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        kills += 1;
-    }
+    let kills = scratch.killed_until_it_ends(&args, 400);
     assert!(kills > 0);
     assert_eq!(whole.read("out/tuning/tuning.json"), scratch.read("out/tuning/tuning.json"));
     for below in ["out/runs", "out/tuning/runs"] {

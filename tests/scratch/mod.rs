@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A folder that goes away with the test.
 pub struct Scratch {
@@ -51,6 +52,27 @@ impl Scratch {
     /// Starts the program without reading its output.
     pub fn started(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Starts a command that goes on with what it began, and kills it after so many milliseconds, each time a quarter longer, until
+    /// it comes to its end. Returns how often it was killed. A constant step would take the square of a machine's slowness.
+    pub fn killed_until_it_ends(&self, args: &[&str], mut millis: u64) -> u32 {
+        for kills in 0.. {
+            let mut child = self.started(args);
+            let until = Instant::now() + Duration::from_millis(millis);
+            while Instant::now() < until && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            if let Some(status) = child.try_wait().unwrap() {
+                assert!(status.success(), "{status}");
+                return kills;
+            }
+            // What it started finds out by the end of its input, and saves.
+            child.kill().unwrap();
+            child.wait().unwrap();
+            millis += millis / 4;
+        }
+        unreachable!("it never came to its end")
     }
 
     /// What the program prints: standard output, then standard error, then the exit code.

@@ -335,13 +335,10 @@ impl WithSimd for Queries<'_> {
         scores.resize(TILES * ROWS * total, 0.0);
         for block in (first..last).step_by(TILES * ROWS) {
             let mut tiles = [QueryTile::default(); TILES];
-            let firsts = (block..last).step_by(ROWS);
-            let mut there = 0;
-            for (tile, first) in tiles.iter_mut().zip(firsts) {
+            let tiles = &mut tiles[..(last - block).div_ceil(ROWS).min(TILES)];
+            for (tile, first) in tiles.iter_mut().zip((block..last).step_by(ROWS)) {
                 *tile = stretch.tile(first, ROWS.min(last - first));
-                there += 1;
             }
-            let tiles = &tiles[..there];
             for head in 0..heads.query {
                 stretch.score(simd, head, tiles, (scores, total));
                 for (tile, scores) in tiles.iter().zip(scores.chunks_exact_mut(ROWS * total)) {

@@ -1,7 +1,7 @@
 //! Attention of one new token over a shared prefix and the token's own past. Four heads are
 //! computed together, so that their sums do not wait for each other. The sums have the order of
-//! [`attend`](super::attention::attend). Rows that read a prompt together ([`Together`](super::attention_rows::Together)) compute
-//! what is their own so, too.
+//! [`attend`](super::attention::attend). Rows that read a prompt together
+//! ([`Together`](super::attention_rows::Together)) go through the tokens after it here, too.
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -64,7 +64,8 @@ pub struct One<'a> {
     pub first: usize,
     /// The token's query, `[H, E]`.
     pub query: &'a [f32],
-    /// Tokens before the segments, all of which are seen. Their scores are there, and before values are mixed, theirs are.
+    /// Tokens before the segments, all of which are seen. `scores` has their scores, and `mixed` their values, mixed, when those of
+    /// the segments are added.
     pub before: usize,
     pub segments: &'a [Past<'a>],
     /// Mixed values of these heads.

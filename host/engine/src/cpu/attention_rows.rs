@@ -60,7 +60,7 @@ struct QueryGroup<'a> {
 }
 
 /// Some rows' queries of a head.
-struct QueryTile {
+struct HeadTile {
     head: usize,
     /// The first row, and how many there are.
     row: usize,
@@ -80,11 +80,11 @@ impl QueryGroup<'_> {
 
     /// Returns the tiles of all heads and rows.
     #[inline(always)]
-    fn tiles(&self) -> impl Iterator<Item = QueryTile> {
+    fn tiles(&self) -> impl Iterator<Item = HeadTile> {
         let (group, first, stride, n) =
             (self.heads.group(), self.kv * self.heads.group(), self.stride, self.own.len());
         let rows = move |head| (0..n).step_by(ROWS).map(move |row| (head, row));
-        (first..first + group).flat_map(rows).map(move |(head, row)| QueryTile {
+        (first..first + group).flat_map(rows).map(move |(head, row)| HeadTile {
             head,
             row,
             taken: ROWS.min(n - row),

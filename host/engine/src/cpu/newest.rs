@@ -32,15 +32,15 @@ impl Decode<'_> {
             rows.for_each(|row| row.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
         }
         let mixed = sized(mixed, n * q);
-        let neighbours = neighbours(w.heads_in(layer), tile, (qkv, mixed), n.div_ceil(threads));
+        let all = neighbours(w.heads_in(layer), tile, (qkv, mixed), n.div_ceil(threads));
         // With fewer rows than threads each row is by itself, and threads share its heads.
         let share = if n < threads { threads } else { 1 };
-        let some = |scores: &mut Vec<f32>, some: Neighbours<'_>| self.mix(layer, some, (scores, share));
+        let mix = |scores: &mut Vec<f32>, some: Neighbours<'_>| self.mix(layer, some, (scores, share));
         if threads == 1 {
-            neighbours.for_each(|rows| some(scores, rows));
+            all.for_each(|some| mix(scores, some));
         } else {
-            let neighbours: Vec<Neighbours<'_>> = neighbours.collect();
-            neighbours.into_par_iter().with_max_len(1).for_each_init(Vec::new, some);
+            let all: Vec<Neighbours<'_>> = all.collect();
+            all.into_par_iter().with_max_len(1).for_each_init(Vec::new, mix);
         }
         let out = self.laid.of_block(layer, BlockMatrix::Out);
         if is_apart(&w.arena.shape) {
