@@ -28,6 +28,7 @@ mod lora;
 mod memory;
 mod newest;
 mod packed;
+mod paired;
 mod panels;
 mod parked;
 mod pass;

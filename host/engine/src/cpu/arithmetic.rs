@@ -40,6 +40,14 @@ impl Arithmetic {
         }
     }
 
+    /// Returns the instruction that multiplies, if one does.
+    pub fn instruction(self) -> Option<Instruction> {
+        match self {
+            Self::Single => None,
+            Self::Bf16(instruction) => instruction,
+        }
+    }
+
     /// Returns the same arithmetic by another instruction for bf16, or by none.
     pub fn by(self, instruction: Option<Instruction>) -> Self {
         match self {

@@ -11,9 +11,11 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::arithmetic::Arithmetic;
 use super::gemm::INNER;
 use super::kernels::{capped, copy, wide, wide_op};
 use super::softmax::{Seen, softmaxes};
+use super::paired::cache::pairs_mut;
 use super::unit::{LINE, ROWS, Side, Tile, WIDEST};
 use crate::model::Shape;
 
@@ -24,8 +26,10 @@ const TILES: usize = 4;
 const SHARE: usize = 8 * ROWS;
 
 /// Attention settings of a model.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Heads {
+    /// Arithmetic of its products.
+    pub arithmetic: Arithmetic,
     /// Query heads.
     pub query: usize,
     /// Key and value heads.
@@ -42,9 +46,10 @@ pub struct Heads {
 
 impl Heads {
     /// Returns the settings of a model, for layers without a window.
-    pub fn of(shape: &Shape) -> Self {
+    pub fn of(shape: &Shape, arithmetic: Arithmetic) -> Self {
         let usual = 1.0 / (shape.head as f32).sqrt();
         Self {
+            arithmetic,
             query: shape.heads,
             kv: shape.kv_heads,
             width: shape.head,
@@ -52,6 +57,12 @@ impl Heads {
             cap: shape.variant.attention_cap.map(|cap| cap as f32),
             window: None,
         }
+    }
+
+    /// Returns whether products are of pairs in bf16.
+    #[inline(always)]
+    pub fn in_pairs(self) -> bool {
+        matches!(self.arithmetic, Arithmetic::Bf16(_))
     }
 
     /// Returns the first token that the last of `tokens` tokens sees.
@@ -99,27 +110,35 @@ pub struct Span {
 /// Layout of past keys and values.
 ///
 /// As columns, a head has panels of [`WIDEST`] adjacent tokens, `[E, WIDEST]` each; the last one
-/// ends at the capacity. As lines, a head is `[capacity, E]`, with E padded to whole cache lines.
+/// ends at the capacity. As lines, a head is `[capacity, E]`, with E padded to whole cache lines. In bf16 the same memory
+/// has pairs of numbers, in [another layout](super::paired::cache).
 #[derive(Clone, Copy, Debug)]
 pub struct Cache {
-    heads: Heads,
-    /// Capacity in tokens: a multiple of the cache line.
-    capacity: usize,
+    pub heads: Heads,
+    /// Capacity in tokens: a multiple of the cache line, or of a panel in bf16.
+    pub capacity: usize,
 }
 
 impl Cache {
     /// Returns the layout for `tokens` tokens.
     pub fn new(heads: Heads, tokens: usize) -> Self {
-        Self { heads, capacity: tokens.next_multiple_of(LINE) }
+        let whole = if heads.in_pairs() { WIDEST } else { LINE };
+        Self { heads, capacity: tokens.next_multiple_of(whole) }
     }
 
     /// Returns the size of all heads as columns.
     pub fn columns(self) -> usize {
+        if self.heads.in_pairs() {
+            return self.pair_columns();
+        }
         self.heads.kv * self.heads.width * self.capacity
     }
 
     /// Returns the size of all heads as lines.
     pub fn lines(self) -> usize {
+        if self.heads.in_pairs() {
+            return self.pair_lines();
+        }
         self.heads.kv * self.capacity * self.line()
     }
 
@@ -145,6 +164,9 @@ impl Cache {
     /// Copies a token's heads, `[K, E]`, into columns.
     #[inline(always)]
     pub fn put_column(self, token: usize, numbers: &[f32], columns: &mut [f32]) {
+        if self.heads.in_pairs() {
+            return self.put_pair_column(token, numbers, pairs_mut(columns));
+        }
         let width = self.heads.width;
         let first = token / WIDEST * WIDEST;
         let wide = WIDEST.min(self.capacity - first);
@@ -159,6 +181,9 @@ impl Cache {
     /// Copies a token's heads, `[K, E]`, into lines.
     #[inline(always)]
     pub fn put_line(self, token: usize, numbers: &[f32], lines: &mut [f32]) {
+        if self.heads.in_pairs() {
+            return self.put_pair_line(token, numbers, pairs_mut(lines));
+        }
         for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
             copy(numbers, &mut lines[(head * self.capacity + token) * self.line()..][..numbers.len()]);
         }
@@ -291,18 +316,21 @@ pub fn attend_after(
 
 /// Consecutive tokens whose queries attend to two segments of keys and values. Their own keys are the last of
 /// the second segment.
-struct Stretch<'a> {
-    heads: Heads,
+pub struct Stretch<'a> {
+    pub heads: Heads,
     /// The tokens' rows.
-    rows: &'a [f32],
+    pub rows: &'a [f32],
     /// All keys and values that are there.
-    segments: [Past<'a>; 2],
+    pub segments: [Past<'a>; 2],
 }
 
 impl Stretch<'_> {
     /// Many tokens are shared by threads. A token's bits depend on it alone.
     fn attend(&self, mixed: &mut [f32], log_sums: &mut [f32], scores: &mut Vec<f32>, threads: usize) {
         let (row, query) = (self.heads.query * self.heads.width, self.heads.query);
+        if self.heads.in_pairs() {
+            return self.attend_in_pairs(mixed, log_sums, threads);
+        }
         if threads == 1 || log_sums.len() <= SHARE * query {
             return wide_op(Queries { stretch: self, first: 0, mixed, log_sums, scores });
         }
@@ -354,15 +382,15 @@ impl WithSimd for Queries<'_> {
 
 /// Some consecutive queries.
 #[derive(Clone, Copy, Default)]
-struct QueryTile {
+pub struct QueryTile {
     /// The first one.
     first: usize,
-    taken: usize,
+    pub taken: usize,
     /// Tokens before the first one.
-    before: usize,
+    pub before: usize,
     /// From the first token that the first query sees, in each segment, to the last that the last query sees. Tokens that a
     /// query does not see get weight 0.
-    seen: [(usize, usize); 2],
+    pub seen: [(usize, usize); 2],
 }
 
 impl QueryTile {
@@ -386,8 +414,9 @@ impl QueryTile {
 }
 
 impl Stretch<'_> {
+    /// Returns `taken` queries from the `first` on.
     #[inline(always)]
-    fn tile(&self, first: usize, taken: usize) -> QueryTile {
+    pub fn tile(&self, first: usize, taken: usize) -> QueryTile {
         let [prompt, own] = &self.segments;
         let known = own.seen.end - self.rows.len() / self.heads.row();
         let before = prompt.seen.end + known + first;

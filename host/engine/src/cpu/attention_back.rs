@@ -11,8 +11,10 @@ use rayon::prelude::*;
 
 use super::attention::{Cache, Heads, Span};
 use super::gemm::INNER;
+use super::element::Element as _;
 use super::kernels::{capped, copy, dot, exp, uncapped, wide, wide_op};
-use super::unit::{ROWS, Side, Tile, WIDEST};
+use super::paired::backward::{HeadInPairs, PairScratch};
+use super::unit::{Pair, ROWS, Side, Tile, WIDEST};
 
 /// Queries of a block: their weights and gradients for a run of tokens stay in a core's cache.
 const BLOCK: usize = 8 * ROWS;
@@ -48,14 +50,16 @@ struct HeadScratch {
     slopes: Vec<f32>,
     /// Gradients by the head's queries, keys and values: `[tokens of both segments, 3 E]`.
     drows: Vec<f32>,
+    /// In bf16, what is not the gradients.
+    pairs: PairScratch,
 }
 
 /// A segment's keys and values, in the layouts of products.
 #[derive(Clone, Debug, Default)]
-struct SegmentLayout {
-    key_columns: Vec<f32>,
-    value_columns: Vec<f32>,
-    key_lines: Vec<f32>,
+pub struct SegmentLayout {
+    pub key_columns: Vec<f32>,
+    pub value_columns: Vec<f32>,
+    pub key_lines: Vec<f32>,
 }
 
 /// The backward pass of [`attend`](super::attention::attend): adds to the gradient of the rows,
@@ -81,7 +85,7 @@ pub fn attend_back(
         }
         own.lay(heads, rows, &span.own);
         let pass = |head: usize| HeadPass { heads, rows, mixed, span, prompt, own, head };
-        if span.own.len() <= BLOCK {
+        if span.own.len() <= BLOCK && !heads.in_pairs() {
             // Each sum of a single block is added once: the same bits without a sum apart.
             for head in 0..heads.query {
                 let place = Place::of_batch(heads, span, head);
@@ -95,15 +99,16 @@ pub fn attend_back(
                 let mut drows = std::mem::take(&mut scratch.drows);
                 drows.clear();
                 drows.resize((span.prompt.len() + span.own.len()) * 3 * heads.width, 0.0);
-                wide_op(HeadBack {
-                    pass: pass(head),
-                    place: Place::apart(heads, span),
-                    drows: &mut drows,
-                    scratch,
-                });
+                if heads.in_pairs() {
+                    let of = HeadInPairs { pass: pass(head), drows: &mut drows, scratch: &mut scratch.pairs };
+                    Pair::run(of, heads.arithmetic.instruction());
+                } else {
+                    let place = Place::apart(heads, span);
+                    wide_op(HeadBack { pass: pass(head), place, drows: &mut drows, scratch });
+                }
                 scratch.drows = drows;
             };
-            if threads == 1 {
+            if threads == 1 || span.own.len() <= BLOCK {
                 some.for_each(apart);
             } else {
                 some.collect::<Vec<_>>().into_par_iter().for_each(apart);
@@ -160,14 +165,14 @@ impl Place {
 }
 
 /// A head of a span.
-struct HeadPass<'a> {
-    heads: Heads,
-    rows: &'a [f32],
-    mixed: Mixed<'a>,
-    span: &'a Span,
-    prompt: &'a SegmentLayout,
-    own: &'a SegmentLayout,
-    head: usize,
+pub struct HeadPass<'a> {
+    pub heads: Heads,
+    pub rows: &'a [f32],
+    pub mixed: Mixed<'a>,
+    pub span: &'a Span,
+    pub prompt: &'a SegmentLayout,
+    pub own: &'a SegmentLayout,
+    pub head: usize,
 }
 
 /// Computes a head's gradients.

@@ -1,20 +1,43 @@
 //! Tests of attention, forward and backward, against sums written out in float64, and that threads change no bit.
 
+use super::arithmetic::Arithmetic;
 use super::attention::{AttentionScratch, Cache, Heads, Past, Span, attend, attend_after};
 use super::attention_back::{BackScratch, Mixed, attend_back};
 use super::attention_one::attend_one;
 use super::attention_rows::Together;
-use super::gemm::tests::numbers;
+use super::bf16::rounded;
+use super::gemm::tests::{arithmetics, numbers};
+use super::instruction::Instruction;
 use super::kernels::wide_op;
+use super::paired::newest::Newest;
+use super::paired::rows::Buffers as PairBuffers;
 
-fn heads(query: usize, kv: usize, width: usize) -> Heads {
-    Heads { query, kv, width, scale: 0.3, cap: None, window: None }
+fn heads(arithmetic: Arithmetic, query: usize, kv: usize, width: usize) -> Heads {
+    Heads { arithmetic, query, kv, width, scale: 0.3, cap: None, window: None }
 }
 
-/// Heads with a cap, with a window, and with keys and values for one head, for three and for all.
-fn kinds() -> [Heads; 4] {
-    let capped = Heads { cap: Some(2.0), ..heads(3, 1, 20) };
-    [heads(6, 2, 16), heads(2, 2, 8), capped, Heads { window: Some(70), ..heads(4, 2, 16) }]
+/// Heads with a cap, with a window, and with keys and values for one head, for three and for all, in all arithmetics of this
+/// machine.
+fn kinds() -> Vec<Heads> {
+    let of = |arithmetic| {
+        let capped = Heads { cap: Some(2.0), ..heads(arithmetic, 3, 1, 20) };
+        let near = Heads { window: Some(70), ..heads(arithmetic, 4, 2, 16) };
+        [heads(arithmetic, 6, 2, 16), heads(arithmetic, 2, 2, 8), capped, near]
+    };
+    arithmetics().into_iter().flat_map(of).collect()
+}
+
+/// Heads of more and of wider ones than are computed at a time, and than a tile has columns.
+fn large() -> Vec<Heads> {
+    let of = |arithmetic| {
+        [heads(arithmetic, 7, 1, 72), Heads { cap: Some(2.0), ..heads(arithmetic, 10, 2, 136) }]
+    };
+    arithmetics().into_iter().flat_map(of).collect()
+}
+
+/// Returns what products read of numbers.
+fn read(heads: Heads, numbers: &[f32]) -> Vec<f32> {
+    numbers.iter().map(|x| if heads.in_pairs() { rounded(*x) } else { *x }).collect()
 }
 
 /// A short prompt with two answers, of which one is long, and a long prompt with an answer.
@@ -79,35 +102,73 @@ fn plain(heads: Heads, rows: &[f32], spans: &[Span], gradient: &[f32]) -> (Vec<f
     (mixed, drows)
 }
 
-fn passed(heads: Heads, rows: &[f32], spans: &[Span], gradient: &[f32], threads: usize) -> [Vec<f32>; 3] {
+/// Buffers of both passes.
+#[derive(Default)]
+struct Buffers(AttentionScratch, BackScratch);
+
+fn passed(
+    heads: Heads,
+    rows: &[f32],
+    spans: &[Span],
+    gradient: &[f32],
+    (buffers, threads): (&mut Buffers, usize),
+) -> [Vec<f32>; 3] {
     let tokens = rows.len() / heads.row();
     let (mut mixed, mut log_sums) =
         (vec![0.0; tokens * heads.query * heads.width], vec![0.0; tokens * heads.query]);
-    let scratch = &mut AttentionScratch::of(vec![f32::NAN; 1 << 16]);
-    attend(heads, rows, spans, (&mut mixed, &mut log_sums), scratch, threads);
+    attend(heads, rows, spans, (&mut mixed, &mut log_sums), &mut buffers.0, threads);
     let mut drows = vec![0.0; rows.len()];
     let results = Mixed { values: &mixed, log_sums: &log_sums, gradient };
-    attend_back(heads, rows, spans, results, &mut drows, (&mut BackScratch::default(), threads));
+    attend_back(heads, rows, spans, results, &mut drows, (&mut buffers.1, threads));
     [mixed, log_sums, drows]
 }
 
 #[test]
-fn attention_is_the_plain_one_and_threads_change_no_bit() {
-    for heads in kinds() {
+fn attention_is_the_plain_one_and_neither_threads_nor_buffers_change_a_bit() {
+    for heads in kinds().into_iter().chain(large()) {
         let (spans, tokens) = (spans(), 371);
         let rows = numbers(tokens * heads.row(), 0.7);
         let gradient = numbers(tokens * heads.query * heads.width, 0.3);
-        let (mixed, drows) = plain(heads, &rows, &spans, &gradient);
-        let alone = passed(heads, &rows, &spans, &gradient, 1);
-        for (ours, plain) in alone[0].iter().zip(&mixed).chain(alone[2].iter().zip(&drows)) {
-            assert!((f64::from(*ours) - plain).abs() < 1e-4, "{heads:?}: {ours}, {plain}");
+        let (mixed, drows) = plain(heads, &read(heads, &rows), &spans, &read(heads, &gradient));
+        let mut buffers = Buffers(AttentionScratch::of(vec![f32::NAN; 1 << 16]), BackScratch::default());
+        let alone = passed(heads, &rows, &spans, &gradient, (&mut buffers, 1));
+        for (ours, plain) in [(&alone[0], &mixed), (&alone[2], &drows)] {
+            let (mut all, mut most, mut size) = (0.0, 0.0, 0.0);
+            for (ours, plain) in ours.iter().zip(plain) {
+                let off = (f64::from(*ours) - plain).abs();
+                (all, most, size) = (all + off * off, f64::max(most, off), size + plain * plain);
+            }
+            if heads.in_pairs() {
+                // Weights and gradients of scores are rounded once more.
+                println!("{heads:?} {} {most} {}", (all / size).sqrt(), (size / plain.len() as f64).sqrt());
+                assert!(all < 5e-3_f64.powi(2) * size && most < 2e-2, "{heads:?}: {all} of {size}, {most}");
+            } else {
+                assert!(most < 1e-4, "{heads:?}: {most}");
+            }
         }
         for threads in [2, 3, 8] {
-            assert!(
-                passed(heads, &rows, &spans, &gradient, threads) == alone,
-                "{heads:?}: {threads} threads"
-            );
+            let threads = (&mut Buffers::default(), threads);
+            let together = passed(heads, &rows, &spans, &gradient, threads);
+            assert!(together == alone, "{heads:?}: threads");
         }
+        let nothing = vec![f32::NAN; rows.len()];
+        passed(heads, &nothing, &spans, &gradient, (&mut buffers, 1));
+        assert!(passed(heads, &rows, &spans, &gradient, (&mut buffers, 1)) == alone, "{heads:?}: buffers");
+    }
+}
+
+#[test]
+fn with_and_without_an_instruction_for_vectors_attention_is_the_same() {
+    let vectors = Instruction::all().into_iter().find(|one| matches!(one, Instruction::Avx512Bf16(_)));
+    let (spans, without) = (spans(), Arithmetic::Bf16(None));
+    for (query, kv, width) in [(6, 2, 16), (3, 1, 20), (2, 1, 136)] {
+        let rows = numbers(371 * heads(without, query, kv, width).row(), 0.7);
+        let gradient = numbers(371 * query * width, 0.3);
+        let by = |instruction| {
+            let heads = heads(without.by(instruction), query, kv, width);
+            passed(heads, &rows, &spans, &gradient, (&mut Buffers::default(), 1))
+        };
+        assert!(by(vectors) == by(None), "{width}");
     }
 }
 
@@ -116,7 +177,7 @@ type Laid = (Cache, Vec<f32>, Vec<f32>);
 
 fn laid(heads: Heads, rows: &[f32], which: std::ops::Range<usize>) -> Laid {
     let cache = Cache::new(heads, which.len());
-    let (mut columns, mut lines) = (vec![0.0; cache.columns()], vec![0.0; cache.lines()]);
+    let (mut columns, mut lines) = (vec![f32::NAN; cache.columns()], vec![f32::NAN; cache.lines()]);
     let [keys, values] = heads.past();
     for (token, row) in rows.chunks_exact(heads.row()).skip(which.start).take(which.len()).enumerate() {
         cache.put_column(token, &row[keys.clone()], &mut columns);
@@ -129,17 +190,30 @@ fn past((cache, keys, values): &Laid, seen: std::ops::Range<usize>) -> Past<'_> 
     Past { cache: *cache, keys, values, seen }
 }
 
+/// What a token mixes by itself.
+fn alone(heads: Heads, qkv: &[f32], segments: &[Past<'_>; 2], threads: usize) -> Vec<f32> {
+    let wide = heads.query * heads.width;
+    let mut mixed = vec![0.0; wide];
+    if heads.in_pairs() {
+        let [prompt, own] = segments;
+        Newest { heads, qkv, prompt, own: std::slice::from_ref(own) }.attend(&mut mixed, threads);
+    } else {
+        attend_one(heads, &qkv[..wide], segments, &mut mixed, (&mut Vec::new(), threads));
+    }
+    mixed
+}
+
 /// More tokens than threads share by heads, of which the last are one, some and many.
 #[test]
 fn tokens_that_follow_others_mix_what_they_do_together() {
-    for heads in kinds() {
+    for heads in kinds().into_iter().chain(large()) {
         let (before, after) = (700, 400);
         let (row, wide) = (heads.row(), heads.query * heads.width);
         let rows = numbers((before + after) * row, 0.7);
         let of_prompt = Span { prompt: 0..0, own: 0..before };
         let spans = [of_prompt, Span { prompt: 0..before, own: before..before + after }];
         let gradient = vec![0.0; (before + after) * wide];
-        let [whole, ..] = passed(heads, &rows, &spans, &gradient, 1);
+        let [whole, ..] = passed(heads, &rows, &spans, &gradient, (&mut Buffers::default(), 1));
         let (prompt, own) = (laid(heads, &rows, 0..before), laid(heads, &rows, before..before + after));
         for (taken, threads) in [(1, 1), (1, 2), (5, 2), (200, 1), (200, 3)] {
             let first = before + after - taken;
@@ -160,8 +234,7 @@ fn tokens_that_follow_others_mix_what_they_do_together() {
         for threads in [1, 2, 3] {
             let segments =
                 [past(&prompt, begin.min(before)..before), past(&own, begin.saturating_sub(before)..after)];
-            let mut mixed = vec![0.0; wide];
-            attend_one(heads, &rows[last * row..][..wide], &segments, &mut mixed, (&mut Vec::new(), threads));
+            let mixed = alone(heads, &rows[last * row..][..row], &segments, threads);
             assert!(mixed == whole[last * wide..], "{heads:?}: {threads} threads");
         }
     }
@@ -170,9 +243,7 @@ fn tokens_that_follow_others_mix_what_they_do_together() {
 /// Fewer rows than a tile has, as many, and more than are computed at a time, with answers of several lengths.
 #[test]
 fn rows_after_one_prompt_mix_what_each_does_alone() {
-    // With more heads than are computed at a time, too, and wider ones than a tile.
-    let large = [heads(7, 1, 72), Heads { cap: Some(2.0), ..heads(10, 2, 136) }];
-    for heads in kinds().into_iter().chain(large).map(|heads| Heads { window: None, ..heads }) {
+    for heads in kinds().into_iter().chain(large()).map(|heads| Heads { window: None, ..heads }) {
         for (before, count) in [(1, 2), (63, 5), (64, 6), (65, 7), (600, 13), (513, 25)] {
             let (row, wide) = (heads.row(), heads.query * heads.width);
             let prompt = numbers(before * row, 0.7);
@@ -186,20 +257,81 @@ fn rows_after_one_prompt_mix_what_each_does_alone() {
                 .collect();
             let own: Vec<Past<'_>> = answers.iter().map(|(laid, tokens)| past(laid, 0..*tokens)).collect();
             let mut mixed = vec![f32::NAN; count * wide];
-            let mut scores = vec![f32::NAN; 1 << 20];
-            wide_op(Together {
-                heads,
-                qkv: &newest,
-                prompt: past(&prompt, 0..before),
-                own: &own,
-                mixed: &mut mixed,
-                scores: &mut scores,
-            });
+            let prompt = past(&prompt, 0..before);
+            if heads.in_pairs() {
+                PairBuffers::fill(1 << 20);
+                Newest { heads, qkv: &newest, prompt: &prompt, own: &own }.attend(&mut mixed, 1);
+            } else {
+                let (qkv, prompt, own, scores) =
+                    (&newest[..], prompt.clone(), &own[..], &mut vec![f32::NAN; 1 << 20]);
+                wide_op(Together { heads, qkv, prompt, own, mixed: &mut mixed, scores });
+            }
             for (i, own) in own.iter().enumerate() {
-                let (mut alone, segments) = (vec![0.0; wide], [past(&prompt, 0..before), own.clone()]);
-                attend_one(heads, &newest[i * row..][..wide], &segments, &mut alone, (&mut Vec::new(), 1));
+                let alone = alone(heads, &newest[i * row..][..row], &[prompt.clone(), own.clone()], 1);
                 assert!(mixed[i * wide..][..wide] == alone, "{heads:?}: row {i} of {count} after {before}");
             }
+        }
+    }
+}
+
+#[test]
+#[ignore]
+fn zz_speed() {
+    use std::time::Instant;
+    let time = |part: &str, f: &mut dyn FnMut()| {
+        if !std::env::var("PART").unwrap_or("fbs".into()).contains(part) { return 0.0; }
+        f();
+        let mut best = f64::MAX;
+        let begin = Instant::now();
+        while begin.elapsed().as_secs_f64() < 1.0 {
+            let start = Instant::now();
+            f();
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        best * 1e9
+    };
+    for arithmetic in arithmetics() {
+        let name = match arithmetic { Arithmetic::Single => "single".into(), Arithmetic::Bf16(None) => "none".to_string(), Arithmetic::Bf16(Some(i)) => i.to_string() };
+        if !std::env::var("KIND").unwrap_or_default().contains(&name) { continue; }
+        let heads = Heads { scale: 0.125, ..heads(arithmetic, 9, 3, 64) };
+        let wide = 9 * 64;
+        for (prompt, own, n) in [(0, 2048, 1), (0, 4096, 1), (64, 64, 1), (32, 32, 8), (1024, 32, 4)] {
+            let mut spans = vec![];
+            let mut at = prompt;
+            if prompt > 0 { spans.push(Span { prompt: 0..0, own: 0..prompt }); }
+            for _ in 0..n { spans.push(Span { prompt: 0..prompt, own: at..at + own }); at += own; }
+            let rows = numbers(at * heads.row(), 0.7);
+            let gradient = numbers(at * wide, 0.3);
+            let scores: usize = spans.iter().map(|s| s.own.len() * s.prompt.len() + s.own.len() * (s.own.len() + 1) / 2).sum::<usize>() * 9;
+            let mut buffers = Buffers::default();
+            let (mut mixed, mut log_sums) = (vec![0.0; at * wide], vec![0.0; at * 9]);
+            let fwd = time("f", &mut || attend(heads, &rows, &spans, (&mut mixed, &mut log_sums), &mut buffers.0, 1));
+            let mut drows = vec![0.0; rows.len()];
+            let bwd = time("b", &mut || {
+                let results = Mixed { values: &mixed, log_sums: &log_sums, gradient: &gradient };
+                attend_back(heads, &rows, &spans, results, &mut drows, (&mut buffers.1, 1));
+            });
+            println!("{name} {prompt} {own}x{n}: forward {:.2} backward {:.2} ns", fwd / scores as f64, bwd / scores as f64);
+        }
+        for (before, count, after) in [(4096, 8, 16), (4096, 1, 16), (32, 1, 16), (128, 16, 16), (32, 1, 200)] {
+            let rows = numbers(before * heads.row(), 0.7);
+            let prompt = laid(heads, &rows, 0..before);
+            let newest = numbers(count * heads.row(), 0.4);
+            let answers: Vec<Laid> = (0..count).map(|i| laid(heads, &numbers(after * heads.row(), 0.2 + i as f32), 0..after)).collect();
+            let own: Vec<Past<'_>> = answers.iter().map(|laid| past(laid, 0..after)).collect();
+            let prompt = past(&prompt, 0..before);
+            let mut mixed = vec![0.0; count * wide];
+            let mut scores = vec![];
+            let t = time("s", &mut || {
+                if heads.in_pairs() {
+                    Newest { heads, qkv: &newest, prompt: &prompt, own: &own }.attend(&mut mixed, 1);
+                } else if count == 1 {
+                    attend_one(heads, &newest[..wide], &[prompt.clone(), own[0].clone()], &mut mixed, (&mut scores, 1));
+                } else {
+                    wide_op(Together { heads, qkv: &newest, prompt: prompt.clone(), own: &own, mixed: &mut mixed, scores: &mut scores });
+                }
+            });
+            println!("{name} sampling {count} after {before}+{after}: {:.2} us, {:.2} ns per score", t / 1e3, t / (9 * count * (before + after)) as f64);
         }
     }
 }

@@ -28,8 +28,9 @@ pub fn rounded(x: f32) -> f32 {
     f32::from_bits(upper(x))
 }
 
+/// Returns the bits of [`rounded`].
 #[inline(always)]
-fn upper(x: f32) -> u32 {
+pub fn upper(x: f32) -> u32 {
     let bits = x.to_bits();
     let size = bits & 0x7fff_ffff;
     let near = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
@@ -167,7 +168,7 @@ impl Element for Pair {
 
 /// Packs adjacent numbers into pairs. What is missing is zero.
 #[inline(always)]
-fn pack(numbers: &[f32], pairs: &mut [Pair]) {
+pub fn pack(numbers: &[f32], pairs: &mut [Pair]) {
     let (whole, rest) = numbers.as_chunks::<2>();
     pairs.iter_mut().zip(whole).for_each(|(place, [a, b])| *place = pair(*a, *b));
     let (_, after) = pairs.split_at_mut(whole.len().min(pairs.len()));

@@ -254,8 +254,8 @@ impl<'a, E: Element> Group<'a, E> {
     }
 }
 
-/// Returns a buffer of `len` elements that begins at a cache line.
-fn aligned<E: Element>(scratch: &mut Vec<E>, len: usize) -> &mut [E] {
+/// Returns a buffer of `len` elements that begins at a cache line, with arbitrary contents.
+pub fn aligned<E: Element>(scratch: &mut Vec<E>, len: usize) -> &mut [E] {
     if scratch.len() < len + LINE {
         scratch.resize(len + LINE, E::default());
     }

@@ -54,7 +54,7 @@ impl Memory {
         let adapters = setup.lora.map_or(0, |lora| Adapters::new(&arena, lora).len());
         let trained = if adapters > 0 { adapters } else { arena.len };
         let slices = setup.threads.min(GRADIENTS / (4 * trained).max(1)).max(1);
-        let heads = Heads::of(shape);
+        let heads = Heads::of(shape, Arithmetic::of(setup.precision));
         let q = heads.query * heads.width;
         let cache = |tokens| Cache::new(heads, tokens).columns() + Cache::new(heads, tokens).lines();
         let tokens = micro.max(setup.longest);

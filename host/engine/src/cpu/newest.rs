@@ -11,6 +11,7 @@ use super::attention_rows::Together;
 use super::decode::{Active, Decode, StepScratch};
 use super::half::is_apart;
 use super::kernels::{norm, rotate, wide, wide_op};
+use super::paired::newest::Newest;
 use super::parked::Parked;
 use super::weights::sized;
 
@@ -86,6 +87,11 @@ impl Decode<'_> {
             self.place(layer, &mut row.past, qkv, scores);
         }
         match &*rows {
+            [first, ..] if heads.in_pairs() => {
+                let own: Vec<Past<'_>> = rows.iter().map(|row| own(heads, layer, &row.past)).collect();
+                let prompt = &prompt(heads, layer, &first.past);
+                Newest { heads, qkv, prompt, own: &own }.attend(mixed, threads);
+            }
             [one] => {
                 let segments = [prompt(heads, layer, &one.past), own(heads, layer, &one.past)];
                 let query = &qkv[..heads.query * heads.width];

@@ -27,7 +27,7 @@ impl Seen {
     /// Returns a mask of a line: all bits of the scores that count, and none of others. A comparison for each score would not be
     /// computed by vectors.
     #[inline(always)]
-    fn of_line(self, line: usize) -> [u32; LINE] {
+    pub fn of_line(self, line: usize) -> [u32; LINE] {
         let first = line * LINE;
         let mut mask = [u32::MAX; LINE];
         if self.from <= first && first + LINE <= self.to {
@@ -47,6 +47,26 @@ impl Seen {
 /// become 0, up to the longest row's last cache line.
 #[inline(always)]
 pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N], scale: f32) -> [f32; N] {
+    let (shares, logs) = exponentials(scores, stride, seen, scale);
+    let lines = seen.iter().map(|seen| seen.to).max().map_or(0, |len| len.div_ceil(LINE));
+    for line in 0..lines {
+        for (n, share) in shares.iter().enumerate() {
+            for number in &mut scores[n * stride + line * LINE..][..LINE] {
+                *number *= share;
+            }
+        }
+    }
+    logs
+}
+
+/// Like [`softmax`], but without the last step: returns what weights are to be multiplied with, too.
+#[inline(always)]
+fn exponentials<const N: usize>(
+    scores: &mut [f32],
+    stride: usize,
+    seen: [Seen; N],
+    scale: f32,
+) -> ([f32; N], [f32; N]) {
     let lines = seen.iter().map(|seen| seen.to).max().map_or(0, |len| len.div_ceil(LINE));
     let mut tops = [[f32::MIN; LINE]; N];
     for line in 0..lines {
@@ -91,14 +111,35 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N
         let total = total(sums[n]);
         (shares[n], logs[n]) = (1.0 / total, top[n] + total.ln());
     }
-    for line in 0..lines {
-        for (n, share) in shares.iter().enumerate() {
-            for number in &mut scores[n * stride + line * LINE..][..LINE] {
-                *number *= share;
-            }
-        }
+    (shares, logs)
+}
+
+/// Like [`exponentials`], for as many rows as `seen` has, at most [`ROWS`]; writes factors and logarithms.
+#[inline(always)]
+pub fn exponentials_of(
+    scores: &mut [f32],
+    stride: usize,
+    seen: &[Seen],
+    scale: f32,
+    (shares, logs): (&mut [f32; ROWS], &mut [f32; ROWS]),
+) {
+    macro_rules! rows {
+        ($n:literal) => {{
+            let seen = std::array::from_fn(|n| seen[n]);
+            let (share, log) = exponentials::<$n>(scores, stride, seen, scale);
+            shares[..$n].copy_from_slice(&share);
+            logs[..$n].copy_from_slice(&log);
+        }};
     }
-    logs
+    match seen.len() {
+        6 => rows!(6),
+        5 => rows!(5),
+        4 => rows!(4),
+        3 => rows!(3),
+        2 => rows!(2),
+        1 => rows!(1),
+        _ => {}
+    }
 }
 
 /// Like [`softmax`], for as many rows as `seen` has, at most [`ROWS`]; writes the logarithms to `logs`.

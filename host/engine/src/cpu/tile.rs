@@ -20,15 +20,24 @@ impl Tile<'_> {
     /// Multiplies with a panel that has more columns than a tile.
     #[inline(always)]
     pub fn wide<S: Simd>(self, simd: S, y: &mut [f32]) {
-        let (panel, width) = self.panel;
-        for column in (0..self.used).step_by(columns::<S>()) {
-            let used = columns::<S>().min(self.used - column);
-            Tile { panel: (&panel[column..], width), used, ..self }.run(simd, &mut y[column..]);
-        }
+        self.wide_by(simd, Single, y);
     }
 }
 
 impl<E: Element> Tile<'_, E> {
+    /// Multiplies elements of any kind with a panel that has more columns than a tile. Matrices take a whole one.
+    #[inline(always)]
+    pub fn wide_by<S: Simd, U: Unit<S, Element = E>>(self, simd: S, unit: U, y: &mut [f32]) {
+        if U::MATRICES {
+            return unit.matrix(&self, y);
+        }
+        let (panel, width) = self.panel;
+        for column in (0..self.used).step_by(columns::<S>()) {
+            let used = columns::<S>().min(self.used - column);
+            Tile { panel: (&panel[column..], width), used, ..self }.run_by(simd, unit, &mut y[column..]);
+        }
+    }
+
     /// Multiplies elements of any kind. It is a separate call: inlined everywhere, its loops for
     /// every number of rows and columns would be most of this crate.
     #[inline(always)]

@@ -33,7 +33,7 @@ pub enum Gradients<'a> {
 impl Weights<'_> {
     /// Returns the model's heads.
     pub fn heads(&self) -> Heads {
-        Heads::of(&self.arena.shape)
+        Heads::of(&self.arena.shape, self.arithmetic)
     }
 
     /// Returns the heads in a layer, which may have a window.
