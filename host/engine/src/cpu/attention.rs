@@ -12,10 +12,10 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::arithmetic::Arithmetic;
+use super::bf16::pairs_mut;
 use super::gemm::INNER;
 use super::kernels::{capped, copy, wide, wide_op};
 use super::softmax::{Seen, softmaxes};
-use super::paired::cache::pairs_mut;
 use super::unit::{LINE, ROWS, Side, Tile, WIDEST};
 use crate::model::Shape;
 

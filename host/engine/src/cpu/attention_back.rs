@@ -97,12 +97,14 @@ pub fn attend_back(
             let some = scratch.iter_mut().zip(first..heads.query);
             let apart = |(scratch, head): (&mut HeadScratch, usize)| {
                 let mut drows = std::mem::take(&mut scratch.drows);
-                drows.clear();
-                drows.resize((span.prompt.len() + span.own.len()) * 3 * heads.width, 0.0);
+                let size = (span.prompt.len() + span.own.len()) * 3 * heads.width;
                 if heads.in_pairs() {
+                    drows.resize(size, 0.0);
                     let of = HeadInPairs { pass: pass(head), drows: &mut drows, scratch: &mut scratch.pairs };
                     Pair::run(of, heads.arithmetic.instruction());
                 } else {
+                    drows.clear();
+                    drows.resize(size, 0.0);
                     let place = Place::apart(heads, span);
                     wide_op(HeadBack { pass: pass(head), place, drows: &mut drows, scratch });
                 }
@@ -120,15 +122,16 @@ pub fn attend_back(
     }
 }
 
-/// Adds a head's gradients to those of the batch.
+/// Adds a head's gradients to those of the batch. A prompt's queries have none.
 fn gather(heads: Heads, span: &Span, head: usize, apart: &[f32], drows: &mut [f32]) {
     let (width, Place { stride, places, .. }) = (heads.width, Place::of_batch(heads, span, head));
-    let rows = span.prompt.clone().chain(span.own.clone());
+    let (before, rows) = (span.prompt.len(), span.prompt.clone().chain(span.own.clone()));
     wide(
         #[inline(always)]
         || {
-            for (row, apart) in rows.zip(apart.chunks_exact(3 * width)) {
-                for (place, apart) in places.iter().zip(apart.chunks_exact(width)) {
+            for ((i, row), apart) in rows.enumerate().zip(apart.chunks_exact(3 * width)) {
+                let parts = places.iter().zip(apart.chunks_exact(width));
+                for (place, apart) in parts.skip(usize::from(i < before)) {
                     let y = &mut drows[row * stride + place..][..width];
                     y.iter_mut().zip(apart).for_each(|(y, x)| *y += x);
                 }

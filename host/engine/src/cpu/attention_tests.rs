@@ -140,8 +140,8 @@ fn attention_is_the_plain_one_and_neither_threads_nor_buffers_change_a_bit() {
             }
             if heads.in_pairs() {
                 // Weights and gradients of scores are rounded once more.
-                println!("{heads:?} {} {most} {}", (all / size).sqrt(), (size / plain.len() as f64).sqrt());
-                assert!(all < 5e-3_f64.powi(2) * size && most < 2e-2, "{heads:?}: {all} of {size}, {most}");
+                let (off, size) = ((all / plain.len() as f64).sqrt(), (size / plain.len() as f64).sqrt());
+                assert!(off < 5e-3 * size + 5e-4 && most < 2e-2, "{heads:?}: {off} of {size}, {most}");
             } else {
                 assert!(most < 1e-4, "{heads:?}: {most}");
             }
@@ -278,51 +278,64 @@ fn rows_after_one_prompt_mix_what_each_does_alone() {
 #[ignore]
 fn zz_speed() {
     use std::time::Instant;
-    let time = |part: &str, f: &mut dyn FnMut()| {
-        if !std::env::var("PART").unwrap_or("fbs".into()).contains(part) { return 0.0; }
-        f();
-        let mut best = f64::MAX;
+    let kinds: Vec<(String, Arithmetic)> = arithmetics().into_iter().map(|arithmetic| (match arithmetic { Arithmetic::Single => "single".to_string(), Arithmetic::Bf16(None) => "none".to_string(), Arithmetic::Bf16(Some(i)) => i.to_string() }, arithmetic)).filter(|(name, _)| std::env::var("KIND").unwrap_or("singleAMX".into()).contains(name)).collect();
+    let race = |name: &str, scores: f64, fs: &mut [Box<dyn FnMut() + '_>]| {
+        if !name.starts_with(&std::env::var("CASE").unwrap_or_default()) { return; }
+        let mut best = vec![f64::MAX; fs.len()];
         let begin = Instant::now();
-        while begin.elapsed().as_secs_f64() < 1.0 {
-            let start = Instant::now();
-            f();
-            best = best.min(start.elapsed().as_secs_f64());
+        while begin.elapsed().as_secs_f64() < 2.5 {
+            for (f, best) in fs.iter_mut().zip(&mut best) {
+                for _ in 0..3 {
+                let start = Instant::now();
+                f();
+                *best = best.min(start.elapsed().as_secs_f64());
+                }
+            }
         }
-        best * 1e9
+        println!("{name}: {}", kinds.iter().zip(&best).map(|((k, _), b)| format!("{k} {:.2} ns/score ({:.2} us)  ", b * 1e9 / scores, b * 1e6)).collect::<String>());
     };
-    for arithmetic in arithmetics() {
-        let name = match arithmetic { Arithmetic::Single => "single".into(), Arithmetic::Bf16(None) => "none".to_string(), Arithmetic::Bf16(Some(i)) => i.to_string() };
-        if !std::env::var("KIND").unwrap_or_default().contains(&name) { continue; }
-        let heads = Heads { scale: 0.125, ..heads(arithmetic, 9, 3, 64) };
-        let wide = 9 * 64;
-        for (prompt, own, n) in [(0, 2048, 1), (0, 4096, 1), (64, 64, 1), (32, 32, 8), (1024, 32, 4)] {
-            let mut spans = vec![];
-            let mut at = prompt;
-            if prompt > 0 { spans.push(Span { prompt: 0..0, own: 0..prompt }); }
-            for _ in 0..n { spans.push(Span { prompt: 0..prompt, own: at..at + own }); at += own; }
-            let rows = numbers(at * heads.row(), 0.7);
-            let gradient = numbers(at * wide, 0.3);
-            let scores: usize = spans.iter().map(|s| s.own.len() * s.prompt.len() + s.own.len() * (s.own.len() + 1) / 2).sum::<usize>() * 9;
-            let mut buffers = Buffers::default();
+    let wide = 9 * 64;
+    for (prompt, own, n) in [(0, 2048, 1), (0, 4096, 1), (64, 64, 1), (32, 32, 8), (1024, 32, 4)] {
+        let mut spans = vec![];
+        let mut at = prompt;
+        if prompt > 0 { spans.push(Span { prompt: 0..0, own: 0..prompt }); }
+        for _ in 0..n { spans.push(Span { prompt: 0..prompt, own: at..at + own }); at += own; }
+        let scores: usize = spans.iter().map(|s| s.own.len() * s.prompt.len() + s.own.len() * (s.own.len() + 1) / 2).sum::<usize>() * 9;
+        let rows = numbers(at * 15 * 64, 0.7);
+        let gradient = numbers(at * wide, 0.3);
+        let (spans, rows, gradient) = (&spans, &rows, &gradient);
+        let mut f: Vec<Box<dyn FnMut() + '_>> = vec![];
+        let mut b: Vec<Box<dyn FnMut() + '_>> = vec![];
+        for (_, arithmetic) in &kinds {
+            let heads = Heads { scale: 0.125, ..heads(*arithmetic, 9, 3, 64) };
             let (mut mixed, mut log_sums) = (vec![0.0; at * wide], vec![0.0; at * 9]);
-            let fwd = time("f", &mut || attend(heads, &rows, &spans, (&mut mixed, &mut log_sums), &mut buffers.0, 1));
+            let mut buffers = Buffers::default();
+            attend(heads, rows, spans, (&mut mixed, &mut log_sums), &mut buffers.0, 1);
+            let (m, l) = (mixed.clone(), log_sums.clone());
+            f.push(Box::new(move || attend(heads, rows, spans, (&mut mixed, &mut log_sums), &mut buffers.0, 1)));
             let mut drows = vec![0.0; rows.len()];
-            let bwd = time("b", &mut || {
-                let results = Mixed { values: &mixed, log_sums: &log_sums, gradient: &gradient };
-                attend_back(heads, &rows, &spans, results, &mut drows, (&mut buffers.1, 1));
-            });
-            println!("{name} {prompt} {own}x{n}: forward {:.2} backward {:.2} ns", fwd / scores as f64, bwd / scores as f64);
+            let mut buffers = Buffers::default();
+            b.push(Box::new(move || {
+                let results = Mixed { values: &m, log_sums: &l, gradient };
+                attend_back(heads, rows, spans, results, &mut drows, (&mut buffers.1, 1));
+            }));
         }
-        for (before, count, after) in [(4096, 8, 16), (4096, 1, 16), (32, 1, 16), (128, 16, 16), (32, 1, 200)] {
+        race(&format!("f {prompt} {own}x{n}"), scores as f64, &mut f);
+        race(&format!("b {prompt} {own}x{n}"), scores as f64, &mut b);
+    }
+    for (before, count, after) in [(4096, 8, 16), (4096, 1, 16), (32, 1, 16), (128, 16, 16), (32, 1, 200)] {
+        let mut s: Vec<Box<dyn FnMut() + '_>> = vec![];
+        for (_, arithmetic) in &kinds {
+            let heads = Heads { scale: 0.125, ..heads(*arithmetic, 9, 3, 64) };
             let rows = numbers(before * heads.row(), 0.7);
             let prompt = laid(heads, &rows, 0..before);
             let newest = numbers(count * heads.row(), 0.4);
             let answers: Vec<Laid> = (0..count).map(|i| laid(heads, &numbers(after * heads.row(), 0.2 + i as f32), 0..after)).collect();
-            let own: Vec<Past<'_>> = answers.iter().map(|laid| past(laid, 0..after)).collect();
-            let prompt = past(&prompt, 0..before);
             let mut mixed = vec![0.0; count * wide];
             let mut scores = vec![];
-            let t = time("s", &mut || {
+            s.push(Box::new(move || {
+                let own: Vec<Past<'_>> = answers.iter().map(|laid| past(laid, 0..after)).collect();
+                let prompt = past(&prompt, 0..before);
                 if heads.in_pairs() {
                     Newest { heads, qkv: &newest, prompt: &prompt, own: &own }.attend(&mut mixed, 1);
                 } else if count == 1 {
@@ -330,8 +343,8 @@ fn zz_speed() {
                 } else {
                     wide_op(Together { heads, qkv: &newest, prompt: prompt.clone(), own: &own, mixed: &mut mixed, scores: &mut scores });
                 }
-            });
-            println!("{name} sampling {count} after {before}+{after}: {:.2} us, {:.2} ns per score", t / 1e3, t / (9 * count * (before + after)) as f64);
+            }));
         }
+        race(&format!("s {count} after {before}+{after}"), (9 * count * (before + after)) as f64, &mut s);
     }
 }

@@ -3,7 +3,7 @@
 
 // Soundness: an instruction that the processor lacks is undefined behavior. `Avx512Bf16` only comes
 // from `here`, which checks for it and all features of `run` (`pulp::x86::V4` proves the rest).
-// Vectors are converted between types of the same 64 bytes, for which any bits are valid. No pointers.
+// Vectors and arrays are converted between types of the same 64 bytes, for which any bits are valid. No pointers.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -15,13 +15,27 @@ pub use x86_64::Avx512Bf16;
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps};
+    use std::arch::x86_64::{
+        __m512, __m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_dpbf16_ps, _mm512_permutexvar_epi16,
+    };
     use std::mem::transmute;
 
     use pulp::x86::V4;
     use pulp::{Simd, f32x16, u32x16};
 
+    use super::super::unit::LINE;
     use super::{Multiply, Pair, Unit};
+
+    /// The order in which the first and the second half of 32 numbers alternate.
+    const ALTERNATING: [u16; 2 * LINE] = {
+        let mut order = [0; 2 * LINE];
+        let mut i = 0;
+        while i < order.len() {
+            order[i] = (i / 2 + i % 2 * LINE) as u16;
+            i += 1;
+        }
+        order
+    };
 
     /// Proof that this processor has the instruction.
     #[derive(Clone, Copy, Debug)]
@@ -77,6 +91,25 @@ mod x86_64 {
                 let sum = transmute::<f32x16, __m512>(sum);
                 let (a, b) = (transmute::<u32x16, __m512bh>(a), transmute::<u32x16, __m512bh>(b));
                 transmute::<__m512, f32x16>(_mm512_dpbf16_ps(sum, a, b))
+            }
+        }
+
+        #[inline(always)]
+        fn adjacent(self, [first, second]: &[[f32; LINE]; 2]) -> [Pair; LINE] {
+            // SAFETY: as above.
+            unsafe {
+                let [first, second] = [first, second].map(|line| transmute::<[f32; LINE], __m512>(*line));
+                transmute::<__m512bh, [Pair; LINE]>(_mm512_cvtne2ps_pbh(second, first))
+            }
+        }
+
+        #[inline(always)]
+        fn both(self, numbers: &[[f32; LINE]; 2]) -> [Pair; LINE] {
+            // SAFETY: as above; `V4` has the other instruction.
+            unsafe {
+                let apart = transmute::<[Pair; LINE], __m512i>(self.adjacent(numbers));
+                let order = transmute::<[u16; 2 * LINE], __m512i>(ALTERNATING);
+                transmute::<__m512i, [Pair; LINE]>(_mm512_permutexvar_epi16(order, apart))
             }
         }
 

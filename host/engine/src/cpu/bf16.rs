@@ -11,11 +11,12 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::thread::LocalKey;
 
-use pulp::{Simd, WithSimd};
+use pulp::{Simd, WithSimd, bytemuck};
 
 use super::element::Element;
 use super::instruction::Instruction;
 use super::kernels::wide_op;
+use super::tile::start;
 use super::unit::{LINE, Multiply, Pair, Unit};
 
 /// The upper half of a float32.
@@ -45,6 +46,21 @@ pub fn pair(first: f32, second: f32) -> Pair {
     upper(first) >> 16 | upper(second)
 }
 
+/// Returns pairs in the memory of numbers, from a cache line on.
+#[inline(always)]
+pub fn pairs(numbers: &[f32]) -> &[Pair] {
+    let pairs = bytemuck::cast_slice(numbers);
+    &pairs[start(pairs).min(pairs.len())..]
+}
+
+/// Returns pairs in the memory of numbers, from a cache line on.
+#[inline(always)]
+pub fn pairs_mut(numbers: &mut [f32]) -> &mut [Pair] {
+    let pairs = bytemuck::cast_slice_mut(numbers);
+    let start = start(pairs).min(pairs.len());
+    &mut pairs[start..]
+}
+
 /// Multiplies pairs as float32, for machines without the instruction.
 #[derive(Clone, Copy)]
 pub struct Widened;
@@ -69,6 +85,17 @@ impl<S: Simd> Unit<S> for Widened {
         let first = |x| simd.transmute_f32s_u32s(simd.wrapping_dyn_shl_u32s(x, simd.splat_u32s(16)));
         let sum = simd.mul_add_e_f32s(second(a), second(b), sum);
         simd.mul_add_e_f32s(first(a), first(b), sum)
+    }
+
+    #[inline(always)]
+    fn adjacent(self, numbers: &[[f32; LINE]; 2]) -> [Pair; LINE] {
+        let numbers = numbers.as_flattened();
+        std::array::from_fn(|i| pair(numbers[2 * i], numbers[2 * i + 1]))
+    }
+
+    #[inline(always)]
+    fn both(self, [first, second]: &[[f32; LINE]; 2]) -> [Pair; LINE] {
+        std::array::from_fn(|i| pair(first[i], second[i]))
     }
 
     #[inline(always)]
@@ -239,6 +266,38 @@ pub(super) mod tests {
             for ((sum, a), b) in sums.iter_mut().zip(U::vectors(self.a)).zip(U::vectors(self.b)) {
                 *sum = unit.multiply_add(simd, *a, *b, *sum);
             }
+        }
+    }
+
+    /// Rounds lines of numbers, two at a time.
+    struct Rounding<'a>(&'a [f32], &'a mut [Pair]);
+
+    impl Multiply for Rounding<'_> {
+        type Element = Pair;
+
+        #[inline(always)]
+        fn with<S: Simd, U: Unit<S, Element = Pair>>(self, _: S, unit: U) {
+            let (numbers, places) = (self.0.as_chunks::<LINE>().0, self.1.as_chunks_mut::<LINE>().0);
+            for (numbers, places) in numbers.as_chunks::<2>().0.iter().zip(places.as_chunks_mut::<2>().0) {
+                *places = [unit.adjacent(numbers), unit.both(numbers)];
+            }
+        }
+    }
+
+    #[test]
+    fn instructions_round_as_their_twin_does() {
+        let mut stream = Stream(9);
+        let numbers: Vec<f32> = (0..1 << 16).map(|_| f32::from_bits(stream.number(0..256))).collect();
+        let rounded = |instruction| {
+            let mut pairs = vec![0; numbers.len()];
+            Pair::run(Rounding(&numbers, &mut pairs), instruction);
+            pairs
+        };
+        let twin = rounded(None);
+        assert_eq!(twin[5], pair(numbers[10], numbers[11]));
+        assert_eq!(twin[LINE + 5], pair(numbers[5], numbers[LINE + 5]));
+        for instruction in Instruction::all() {
+            assert!(rounded(Some(instruction)) == twin, "{instruction}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Softmax over scores, for several rows at once. Each row is a long chain of dependent steps;
 //! short rows leave the processor idle otherwise.
 
-use super::kernels::{exp, halved, larger, total};
+use super::kernels::{exp, exp_below, halved, larger, total};
 use super::unit::{LINE, ROWS};
 
 /// The range of a row's scores that count.
@@ -47,7 +47,7 @@ impl Seen {
 /// become 0, up to the longest row's last cache line.
 #[inline(always)]
 pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N], scale: f32) -> [f32; N] {
-    let (shares, logs) = exponentials(scores, stride, seen, scale);
+    let (shares, logs) = exponentials::<N, false>(scores, stride, seen, scale);
     let lines = seen.iter().map(|seen| seen.to).max().map_or(0, |len| len.div_ceil(LINE));
     for line in 0..lines {
         for (n, share) in shares.iter().enumerate() {
@@ -59,9 +59,10 @@ pub fn softmax<const N: usize>(scores: &mut [f32], stride: usize, seen: [Seen; N
     logs
 }
 
-/// Like [`softmax`], but without the last step: returns what weights are to be multiplied with, too.
+/// Like [`softmax`], but without the last step: returns what weights are to be multiplied with, too. `ROUNDED` is for weights that
+/// are then rounded to bf16.
 #[inline(always)]
-fn exponentials<const N: usize>(
+fn exponentials<const N: usize, const ROUNDED: bool>(
     scores: &mut [f32],
     stride: usize,
     seen: [Seen; N],
@@ -90,11 +91,15 @@ fn exponentials<const N: usize>(
         for (n, low) in all.iter_mut().enumerate() {
             let numbers = &scores[n * stride + line * LINE..][..LINE];
             for i in 0..LINE {
-                low[i] = numbers[i] * scale - top[n];
+                low[i] = if ROUNDED {
+                    numbers[i].mul_add(scale, -top[n])
+                } else {
+                    numbers[i] * scale - top[n]
+                };
             }
         }
         for x in all.as_flattened_mut() {
-            *x = exp(*x);
+            *x = if ROUNDED { exp_below(*x) } else { exp(*x) };
         }
         for (n, (weights, sum)) in all.iter().zip(&mut sums).enumerate() {
             let numbers = &mut scores[n * stride + line * LINE..][..LINE];
@@ -114,7 +119,7 @@ fn exponentials<const N: usize>(
     (shares, logs)
 }
 
-/// Like [`exponentials`], for as many rows as `seen` has, at most [`ROWS`]; writes factors and logarithms.
+/// [`exponentials`] of weights that are then rounded to bf16, for as many rows as `seen` has, at most [`ROWS`]; writes factors and logarithms.
 #[inline(always)]
 pub fn exponentials_of(
     scores: &mut [f32],
@@ -126,7 +131,7 @@ pub fn exponentials_of(
     macro_rules! rows {
         ($n:literal) => {{
             let seen = std::array::from_fn(|n| seen[n]);
-            let (share, log) = exponentials::<$n>(scores, stride, seen, scale);
+            let (share, log) = exponentials::<$n, true>(scores, stride, seen, scale);
             shares[..$n].copy_from_slice(&share);
             logs[..$n].copy_from_slice(&log);
         }};

@@ -74,6 +74,16 @@ pub trait Unit<S: Simd>: Copy {
     /// Adds products to sums.
     fn multiply_add(self, simd: S, a: Self::Vector, b: Self::Vector, sum: S::f32s) -> S::f32s;
 
+    /// Rounds two lines of adjacent numbers to a line of elements.
+    fn adjacent(self, _: &[[f32; LINE]; 2]) -> [Self::Element; LINE] {
+        unreachable!("only pairs are rounded")
+    }
+
+    /// Rounds two lines of numbers to elements that have one of each.
+    fn both(self, _: &[[f32; LINE]; 2]) -> [Self::Element; LINE] {
+        unreachable!("only pairs are rounded")
+    }
+
     /// Runs a loop as a separate call.
     fn call<O: Multiply<Element = Self::Element>>(self, simd: S, op: O);
 

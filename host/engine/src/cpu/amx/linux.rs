@@ -79,6 +79,16 @@ impl Unit<V4> for Amx {
     }
 
     #[inline(always)]
+    fn adjacent(self, numbers: &[[f32; LINE]; 2]) -> [Pair; LINE] {
+        self.0.adjacent(numbers)
+    }
+
+    #[inline(always)]
+    fn both(self, numbers: &[[f32; LINE]; 2]) -> [Pair; LINE] {
+        self.0.both(numbers)
+    }
+
+    #[inline(always)]
     fn call<O: Multiply<Element = Pair>>(self, simd: V4, op: O) {
         self.0.call(simd, op);
     }
@@ -94,7 +104,7 @@ impl Unit<V4> for Amx {
         let product = Product { rows, apart, taken, blocks, panel, halves: used.div_ceil(WIDEST / 2) };
         if !add && used == WIDEST {
             let y = &mut y[..(taken - 1) * stride + WIDEST];
-            // SAFETY: the registers are laid out, since `run` is where a unit is used; the lengths were compared above, and
+            // SAFETY: there are registers, since `run` is where a unit is used; the lengths were compared above, and
             // `y` has `taken` lines of sums.
             return unsafe { product.write(y.as_mut_ptr(), stride) };
         }

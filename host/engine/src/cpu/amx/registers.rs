@@ -1,6 +1,7 @@
 //! The registers of a thread: how they are laid out, and products in them.
 
 use std::arch::asm;
+use std::cell::Cell;
 
 use super::super::unit::{LINE, MATRIX_ROWS, Pair, WIDEST};
 
@@ -50,14 +51,26 @@ impl Layout {
     }
 }
 
-const WHOLE: Layout = Layout::two([HALF as u8; 2]);
+thread_local! {
+    /// Numbers of rows for which this thread's registers are laid out: of two registers, or of one and none.
+    static LAID: Cell<[u8; 2]> = const { Cell::new([0; 2]) };
+}
 
-/// The registers of this thread, laid out.
+/// Lays out registers, unless they already are: few rows are multiplied with one panel after the other.
+#[inline(always)]
+fn lay_out(rows: [u8; 2]) {
+    if LAID.get() != rows {
+        if rows[1] == 0 { Layout::one(rows[0]) } else { Layout::two(rows) }.load();
+        LAID.set(rows);
+    }
+}
+
+/// The registers of this thread, while they are laid out.
 pub struct Registers;
 
 impl Registers {
     pub fn new() -> Self {
-        WHOLE.load();
+        LAID.set([0; 2]);
         Self
     }
 }
@@ -88,36 +101,22 @@ impl Product<'_> {
     ///
     /// # Safety
     ///
-    /// The registers are laid out as [`WHOLE`]. Rows and panel have `blocks` lines, and `y` room for the sums.
+    /// There are [`Registers`] of this thread. Rows and panel have `blocks` lines, and `y` room for the sums.
     #[inline(always)]
     pub unsafe fn write(&self, y: *mut f32, stride: usize) {
         let (rows, panel) = (self.rows.as_ptr(), self.panel.as_ptr());
         let (apart, below) = (self.apart * size_of::<Pair>(), self.taken.saturating_sub(HALF));
         let stride = stride * size_of::<f32>();
+        lay_out([self.taken.min(HALF) as u8, below as u8]);
         if below == 0 {
-            let part = self.taken < HALF;
-            if part {
-                Layout::one(self.taken as u8).load();
-            }
             // SAFETY: as the caller promises.
-            unsafe { one(rows, apart, panel, self.blocks, y, stride) };
-            if part {
-                WHOLE.load();
-            }
-            return;
-        }
-        let part = below < HALF;
-        if part {
-            Layout::two([HALF as u8, below as u8]).load();
+            return unsafe { one(rows, apart, panel, self.blocks, y, stride) };
         }
         for half in 0..self.halves {
             let first = half * WIDEST / 2;
             let ahead = if half == 0 { LINE * WIDE } else { 0 };
             // SAFETY: as the caller promises.
             unsafe { two(rows, apart, (panel.add(first), ahead), self.blocks, y.add(first), stride) };
-        }
-        if part {
-            WHOLE.load();
         }
     }
 }

@@ -9,16 +9,18 @@ use pulp::Simd;
 
 use super::super::attention::{Cache, Heads};
 use super::super::attention_back::{HeadPass, SegmentLayout};
-use super::super::bf16::{pack, pair, upper};
+use super::super::bf16::{pack, pairs, rounded};
 use super::super::gemm::aligned;
-use super::super::kernels::{capped, dot, exp, uncapped};
+use super::super::kernels::{capped, exp_below, total, transposed, uncapped};
 use super::super::softmax::Seen;
 use super::super::unit::{LINE, Multiply, Pair, Side, Tile, Unit, WIDEST};
-use super::cache::{BLOCK as STEP, pairs};
+use super::cache::BLOCK as STEP;
 
 /// Queries of a block, and tokens of a run: what is computed of them stays in a core's cache.
 const BLOCK: usize = 128;
 const RUN: usize = 512;
+/// Queries whose scores are computed at a time.
+const SOME: usize = 32;
 
 /// Distance between rows of a run's numbers, and of its pairs: an odd number of cache lines, so that rows do not compete for
 /// places in the cache.
@@ -36,7 +38,7 @@ pub struct PairScratch {
     rows: [Vec<Pair>; 2],
     /// The same, transposed: pairs of queries.
     turned: [Vec<Pair>; 2],
-    /// Scores, and gradients of weights.
+    /// Scores of some queries, and gradients of weights.
     numbers: [Vec<f32>; 2],
     /// Gradients of scores, and weights: panels.
     panels: [Vec<Pair>; 2],
@@ -69,26 +71,30 @@ impl Multiply for HeadInPairs<'_> {
             count: 0,
             rows: rows.each_mut().map(|rows| aligned(rows, BLOCK * inner)),
             turned: turned.each_mut().map(|turned| aligned(turned, width * TURNED)),
-            numbers: numbers.each_mut().map(|numbers| aligned(numbers, BLOCK * STRIDE)),
+            numbers: numbers.each_mut().map(|numbers| aligned(numbers, SOME * STRIDE)),
             panels: panels.each_mut().map(|panels| aligned(panels, RUN / WIDEST * PANEL)),
             slopes: aligned(slopes, BLOCK * APART),
             sums: sums.each_mut().map(|sums| aligned(sums, width * stride)),
             stride,
             ends: [[0.0; 2]; BLOCK],
         };
-        block.sums.iter_mut().for_each(|sums| sums.fill(0.0));
         for first in (0..pass.span.own.len()).step_by(BLOCK) {
             (block.first, block.count) = (first, BLOCK.min(pass.span.own.len() - first));
-            block.read();
+            block.read(unit);
             let drows = &mut drows[(pass.span.prompt.len() + first) * 3 * width..];
+            let mut begun = false;
             for segment in &segments {
-                block.segment((simd, unit), segment, drows);
+                block.segment((simd, unit), segment, (drows, &mut begun));
             }
         }
-        for segment in &segments {
+        // What no query sees of a prompt has no sums.
+        let unseen = pass.heads.first_seen(segments[1].before + 1).min(segments[1].before);
+        drows[..unseen * 3 * width].fill(0.0);
+        for (segment, from) in segments.iter().zip([unseen, 0]) {
             for (sums, place) in block.sums.iter().zip([width, 2 * width]) {
-                let drows = &mut drows[segment.before * 3 * width + place..];
-                turn_back((&sums[segment.column..], stride), segment.tokens, (drows, width));
+                let drows = &mut drows[(segment.before + from) * 3 * width + place..];
+                let sums = &sums[segment.column + from..];
+                turn_back((sums, stride), segment.tokens - from, (drows, width));
             }
         }
     }
@@ -97,13 +103,49 @@ impl Multiply for HeadInPairs<'_> {
 /// Copies transposed sums of some tokens into their rows, `3 E` apart.
 #[inline(always)]
 fn turn_back((sums, stride): (&[f32], usize), tokens: usize, (drows, width): (&mut [f32], usize)) {
-    // One cache line at a time, so that both sides stay in the cache.
     for first in (0..tokens).step_by(LINE) {
-        let taken = LINE.min(tokens - first);
-        for (e, sums) in sums.chunks(stride).take(width).enumerate() {
-            let places = drows[first * 3 * width + e..].iter_mut().step_by(3 * width);
-            places.zip(&sums[first..first + taken]).for_each(|(place, sum)| *place = *sum);
+        for e in (0..width).step_by(LINE) {
+            let mut lines = [[0.0; LINE]; LINE];
+            for (line, sums) in lines.iter_mut().zip(sums[e * stride..].chunks(stride)).take(width - e) {
+                *line = line_of(sums, first);
+            }
+            let rows = drows[first * 3 * width + e..].chunks_mut(3 * width);
+            for (row, line) in rows.zip(transposed(lines)).take(tokens - first) {
+                copy_line(&line, &mut row[..LINE.min(width - e)]);
+            }
         }
+    }
+}
+
+/// Returns the product of mixed values with their gradient, which is rounded as where it is multiplied with each value.
+#[inline(always)]
+fn along(values: &[f32], gradient: &[f32]) -> f32 {
+    let mut sums = [0.0; LINE];
+    for e in (0..values.len()).step_by(LINE) {
+        let (values, gradient) = (line_of(values, e), line_of(gradient, e));
+        for l in 0..LINE {
+            sums[l] += values[l] * rounded(gradient[l]);
+        }
+    }
+    total(sums)
+}
+
+/// Returns the numbers from a place on. What is missing is zero.
+#[inline(always)]
+fn line_of(numbers: &[f32], from: usize) -> [f32; LINE] {
+    let mut line = [0.0; LINE];
+    match numbers[from..].first_chunk::<LINE>() {
+        Some(whole) => line = *whole,
+        None => line.iter_mut().zip(&numbers[from..]).for_each(|(place, number)| *place = *number),
+    }
+    line
+}
+
+#[inline(always)]
+fn copy_line<E: Copy>(line: &[E; LINE], places: &mut [E]) {
+    match places.first_chunk_mut::<LINE>() {
+        Some(whole) => *whole = *line,
+        None => places.iter_mut().zip(line).for_each(|(place, number)| *place = *number),
     }
 }
 
@@ -116,6 +158,8 @@ struct Segment<'a> {
     tokens: usize,
     /// Column of its first token's sums.
     column: usize,
+    /// Whether its tokens are those of the queries.
+    is_own: bool,
 }
 
 impl HeadPass<'_> {
@@ -125,8 +169,8 @@ impl HeadPass<'_> {
         let [first, second] = [before, tokens].map(|tokens| Cache::new(self.heads, tokens));
         let column = first.capacity;
         [
-            Segment { cache: first, laid: self.prompt, before: 0, tokens: before, column: 0 },
-            Segment { cache: second, laid: self.own, before, tokens, column },
+            Segment { cache: first, laid: self.prompt, before: 0, tokens: before, column: 0, is_own: false },
+            Segment { cache: second, laid: self.own, before, tokens, column, is_own: true },
         ]
     }
 }
@@ -152,45 +196,45 @@ struct Block<'a> {
 impl Block<'_> {
     /// Rounds queries and gradients, as rows and transposed, with zeros up to a whole step of queries.
     #[inline(always)]
-    fn read(&mut self) {
+    fn read<S: Simd, U: Unit<S, Element = Pair>>(&mut self, unit: U) {
         let HeadPass { heads, rows, mixed, span, head, .. } = *self.pass;
         let (width, wide, first) = (heads.width, heads.query * heads.width, span.own.start + self.first);
-        let inner = Cache::new(heads, 0).inner();
+        let (inner, count) = (Cache::new(heads, 0).inner(), self.count);
         let sides = [(rows, heads.row()), (mixed.gradient, wide)];
         for ((numbers, stride), (rows, turned)) in
             sides.into_iter().zip(self.rows.iter_mut().zip(&mut self.turned))
         {
             let number = |i: usize| &numbers[(first + i) * stride + head * width..][..width];
-            for (i, row) in rows.chunks_exact_mut(inner).take(self.count).enumerate() {
+            for (i, row) in rows.chunks_exact_mut(inner).take(count).enumerate() {
                 pack(number(i), row);
             }
-            for i in (0..self.count.next_multiple_of(STEP)).step_by(2) {
-                let places = turned[i / 2..].iter_mut().step_by(TURNED);
-                if i + 1 < self.count {
-                    let both = number(i).iter().zip(number(i + 1));
-                    places.zip(both).for_each(|(place, (a, b))| *place = pair(*a, *b));
-                } else if i < self.count {
-                    places.zip(number(i)).for_each(|(place, a)| *place = pair(*a, 0.0));
-                } else {
-                    places.take(width).for_each(|place| *place = 0);
+            for i in (0..count).step_by(STEP) {
+                for e in (0..width).step_by(LINE) {
+                    let line = |i: usize| if i < count { line_of(number(i), e) } else { [0.0; LINE] };
+                    let mut lines = [[0; LINE]; LINE];
+                    for (k, pairs) in lines.iter_mut().enumerate() {
+                        *pairs = unit.both(&[line(i + 2 * k), line(i + 2 * k + 1)]);
+                    }
+                    let turned = turned[e * TURNED + i / 2..].chunks_mut(TURNED).take(width - e);
+                    turned.zip(transposed(lines)).for_each(|(places, line)| copy_line(&line, places));
                 }
             }
         }
-        for (i, ends) in self.ends.iter_mut().take(self.count).enumerate() {
+        for (i, ends) in self.ends.iter_mut().take(count).enumerate() {
             let place = (first + i) * wide + head * width;
-            let along = dot(&mixed.values[place..][..width], &mixed.gradient[place..][..width]);
+            let along = along(&mixed.values[place..][..width], &mixed.gradient[place..][..width]);
             *ends = [mixed.log_sums[(first + i) * heads.query + head], along];
         }
     }
 
     /// Processes a segment. Each query sees those tokens not after it and not before its window. `drows` are the gradients of the
-    /// block's queries.
+    /// block's queries, which have begun after the first run.
     #[inline(always)]
     fn segment<S: Simd, U: Unit<S, Element = Pair>>(
         &mut self,
         by: (S, U),
         segment: &Segment<'_>,
-        drows: &mut [f32],
+        (drows, begun): (&mut [f32], &mut bool),
     ) {
         let position = self.pass.span.prompt.len() + self.first;
         let begin = self.pass.heads.first_seen(position + 1).saturating_sub(segment.before);
@@ -199,7 +243,8 @@ impl Block<'_> {
         for first in (begin / WIDEST * WIDEST..end).step_by(RUN) {
             let run = first..end.min(first + RUN);
             self.weigh(by, segment, run.clone());
-            self.spread(by, segment, run, drows);
+            self.spread(by, segment, run, (drows, *begun));
+            *begun = true;
         }
     }
 
@@ -213,84 +258,120 @@ impl Block<'_> {
     ) {
         let Segment { cache, laid, before, .. } = *segment;
         let (heads, served) = (self.pass.heads, self.pass.head / self.pass.heads.group());
-        let columns = [&laid.key_columns, &laid.value_columns];
-        for ((columns, rows), numbers) in columns.into_iter().zip(&self.rows).zip(&mut self.numbers) {
-            let columns = (served, pairs(columns));
-            cache.score_pairs(by, columns, (rows, self.count), run.clone(), (numbers, STRIDE));
-        }
-        let (position, len) = (self.pass.span.prompt.len() + self.first, run.len().next_multiple_of(WIDEST));
+        let (position, len) = (self.pass.span.prompt.len() + self.first, run.len().next_multiple_of(STEP));
         let within = |token: usize| token.saturating_sub(before + run.start).min(run.len());
-        for i in (0..self.count.next_multiple_of(STEP)).step_by(2) {
-            let seen = [i, i + 1].map(|i| {
-                let to = position + i + 1;
-                let seen = Seen { from: within(heads.first_seen(to)), to: within(to) };
-                if i < self.count { seen } else { Seen { from: 0, to: 0 } }
-            });
-            self.two(heads, i, len, seen);
+        let inner = cache.inner();
+        for some in (0..self.count).step_by(SOME) {
+            let columns = [&laid.key_columns, &laid.value_columns];
+            for ((columns, rows), numbers) in columns.into_iter().zip(&self.rows).zip(&mut self.numbers) {
+                let rows = (&rows[some * inner..], SOME.min(self.count - some));
+                cache.score_pairs(by, (served, pairs(columns)), rows, run.clone(), (numbers, STRIDE));
+            }
+            for i in (some..some + SOME).step_by(2) {
+                let seen = [i, i + 1].map(|i| {
+                    let to = position + i + 1;
+                    let seen = Seen { from: within(heads.first_seen(to)), to: within(to) };
+                    if i < self.count { seen } else { Seen { from: 0, to: 0 } }
+                });
+                self.two(by.1, heads, i, len, seen);
+                if !len.is_multiple_of(WIDEST) {
+                    let place = len / WIDEST * PANEL + i / 2 * WIDEST + STEP;
+                    self.panels.iter_mut().for_each(|panels| panels[place..][..STEP].fill(0));
+                }
+            }
         }
     }
 
     /// Computes weights and gradients of scores of two queries, up to `len` tokens. What they do not see becomes zero.
     #[inline(always)]
-    fn two(&mut self, heads: Heads, i: usize, len: usize, seen: [Seen; 2]) {
-        let [slope_panels, weight_panels] = &mut self.panels;
-        for at in (0..len).step_by(LINE) {
-            let (mut weights, mut slopes) = ([[0; LINE]; 2], [[0; LINE]; 2]);
-            for (n, seen) in seen.iter().enumerate() {
-                let place = (i + n) * STRIDE + at;
-                let [scores, gradients] = &self.numbers;
-                let (scores, gradients) = (&scores[place..][..LINE], &gradients[place..][..LINE]);
-                let (mask, [log, along]) = (seen.of_line(at / LINE), self.ends[(i + n) % BLOCK]);
-                for l in 0..LINE {
-                    let (score, bent) = match heads.cap {
-                        None => (scores[l] * heads.scale, heads.scale),
-                        Some(cap) => {
-                            let score = capped(scores[l] * heads.scale, cap);
-                            (score, heads.scale * uncapped(score, cap))
-                        }
-                    };
-                    let weight = exp(score - log);
-                    let slope = weight * (gradients[l] - along) * bent;
-                    (weights[n][l], slopes[n][l]) = (upper(weight) & mask[l], upper(slope) & mask[l]);
+    fn two<S: Simd, U: Unit<S, Element = Pair>>(
+        &mut self,
+        unit: U,
+        heads: Heads,
+        i: usize,
+        len: usize,
+        seen: [Seen; 2],
+    ) {
+        let ([scores, gradients], ends) = (&self.numbers, [self.ends[i], self.ends[i + 1]]);
+        let [scores, gradients] = [scores, gradients].map(|numbers| {
+            [i, i + 1].map(|i| numbers[i % SOME * STRIDE..][..len].as_chunks::<LINE>().0.as_chunks::<2>().0)
+        });
+        for k in 0..len / (2 * LINE) {
+            let (mut weights, mut slopes) = ([[[0.0; LINE]; 2]; 2], [[[0.0; LINE]; 2]; 2]);
+            for n in 0..2 {
+                for half in 0..2 {
+                    let mask = seen[n].of_line(2 * k + half);
+                    let of = (&scores[n][k][half], &gradients[n][k][half]);
+                    (weights[half][n], slopes[n][half]) = line(heads, of, &mask, ends[n]);
                 }
-                let (both, _) = slopes[n].as_chunks::<2>();
-                let places = &mut self.slopes[(i + n) * APART + at / 2..][..LINE / 2];
-                places.iter_mut().zip(both).for_each(|(place, [a, b])| *place = a >> 16 | b);
+                let places = &mut self.slopes[(i + n) * APART + k * LINE..];
+                copy_line(&unit.adjacent(&slopes[n]), places);
             }
-            let place = at / WIDEST * PANEL + i / 2 * WIDEST + at % WIDEST;
-            for (panels, [first, second]) in [(&mut *weight_panels, weights), (&mut *slope_panels, slopes)] {
-                let places = &mut panels[place..][..LINE];
-                for l in 0..LINE {
-                    places[l] = first[l] >> 16 | second[l];
-                }
+            for half in 0..2 {
+                let place = (2 * k + half) / 4 * PANEL + i / 2 * WIDEST + (2 * k + half) % 4 * LINE;
+                let slopes = [slopes[0][half], slopes[1][half]];
+                copy_line(&unit.both(&slopes), &mut self.panels[0][place..]);
+                copy_line(&unit.both(&weights[half]), &mut self.panels[1][place..]);
             }
         }
     }
 
-    /// Adds to the gradients of queries, keys and values.
+    /// Adds to the gradients of queries, keys and values. The first block that sees a token begins its sums.
     #[inline(always)]
     fn spread<S: Simd, U: Unit<S, Element = Pair>>(
         &mut self,
         (simd, unit): (S, U),
         segment: &Segment<'_>,
         run: Range<usize>,
-        drows: &mut [f32],
+        (drows, begun): (&mut [f32], bool),
     ) {
         let (width, served) = (self.pass.heads.width, self.pass.head / self.pass.heads.group());
         let (lines, stride) = ((served, pairs(&segment.laid.key_lines)), self.stride);
         let slopes = (&*self.slopes, APART, self.count);
-        segment.cache.mix_pairs((simd, unit), lines, slopes, run.clone(), (drows, 3 * width, true));
+        segment.cache.mix_pairs((simd, unit), lines, slopes, run.clone(), (drows, 3 * width, begun));
         for (number, token) in run.step_by(WIDEST).enumerate() {
             let sides = self.turned.iter().zip(&self.panels);
+            let add = self.first > if segment.is_own { token / BLOCK * BLOCK } else { 0 };
             for ((turned, panels), sums) in sides.zip(&mut self.sums) {
                 let panel = (&panels[number * PANEL..][..PANEL], WIDEST);
                 for e in (0..width).step_by(U::ROWS) {
                     let (side, taken) = (Side::Rows(&turned[e * TURNED..], TURNED), U::ROWS.min(width - e));
                     let inner = self.count.div_ceil(2);
-                    let tile = Tile { side, taken, inner, panel, used: WIDEST, stride, add: true };
+                    let tile = Tile { side, taken, inner, panel, used: WIDEST, stride, add };
                     tile.wide_by(simd, unit, &mut sums[e * stride + segment.column + token..]);
                 }
             }
         }
     }
+}
+
+/// Returns a line of weights and of gradients of scores, from scores and the gradients of weights.
+#[inline(always)]
+fn line(
+    heads: Heads,
+    (scores, gradients): (&[f32; LINE], &[f32; LINE]),
+    mask: &[u32; LINE],
+    [log, along]: [f32; 2],
+) -> ([f32; LINE], [f32; LINE]) {
+    let (mut weights, mut slopes) = ([0.0; LINE], [heads.scale; LINE]);
+    match heads.cap {
+        None => {
+            for l in 0..LINE {
+                weights[l] = exp_below(scores[l].mul_add(heads.scale, -log));
+            }
+        }
+        Some(cap) => {
+            for l in 0..LINE {
+                let score = capped(scores[l] * heads.scale, cap);
+                weights[l] = exp_below(score - log);
+                slopes[l] *= uncapped(score, cap);
+            }
+        }
+    }
+    for l in 0..LINE {
+        let slope = weights[l] * (gradients[l] - along) * slopes[l];
+        slopes[l] = f32::from_bits(slope.to_bits() & mask[l]);
+        weights[l] = f32::from_bits(weights[l].to_bits() & mask[l]);
+    }
+    (weights, slopes)
 }

@@ -6,13 +6,12 @@
 
 use std::ops::Range;
 
-use pulp::{Simd, bytemuck};
+use pulp::Simd;
 
 use super::super::attention::Cache;
 use super::super::bf16::{pair, upper};
 use super::super::element::Element;
 use super::super::gemm::INNER;
-use super::super::tile::start;
 use super::super::unit::{LINE, Pair, Side, Tile, Unit, WIDEST};
 
 /// Tokens whose values are multiplied together: those of the pairs that matrices take at a time. What follows the newest token
@@ -21,21 +20,6 @@ pub const BLOCK: usize = 2 * Pair::STEP;
 
 /// Tokens of a run: its pairs are a chain of sums.
 const RUN: usize = 2 * INNER;
-
-/// Returns pairs in the memory of numbers, from a cache line on.
-#[inline(always)]
-pub fn pairs(numbers: &[f32]) -> &[Pair] {
-    let pairs = bytemuck::cast_slice(numbers);
-    &pairs[start(pairs).min(pairs.len())..]
-}
-
-/// Returns pairs in the memory of numbers, from a cache line on.
-#[inline(always)]
-pub fn pairs_mut(numbers: &mut [f32]) -> &mut [Pair] {
-    let pairs = bytemuck::cast_slice_mut(numbers);
-    let start = start(pairs).min(pairs.len());
-    &mut pairs[start..]
-}
 
 impl Cache {
     /// Returns the pairs of a query or key.

@@ -4,10 +4,11 @@ use pulp::Simd;
 use rayon::prelude::*;
 
 use super::super::attention::Stretch;
+use super::super::bf16::pairs;
 use super::super::element::Element;
 use super::super::softmax::Seen;
 use super::super::unit::{MATRIX_ROWS, Multiply, Pair, ROWS, Unit, WIDEST};
-use super::cache::{BLOCK, pairs};
+use super::cache::BLOCK;
 use super::rows::{Buffers, Rows};
 
 /// Tokens that a thread takes at a time.
@@ -50,14 +51,16 @@ impl Multiply for Queries<'_> {
         let (heads, count) = (stretch.heads, log_sums.len() / stretch.heads.query);
         let (wide, inner) = (heads.query * heads.width, stretch.segments[0].cache.inner());
         let tokens = stretch.segments.each_ref().map(|past| past.seen.end);
-        let mut rows = buffers.rows(MATRIX_ROWS.min(count), inner, tokens, 0);
+        // Whole tiles, as many as read a panel from near by.
+        let block = if U::MATRICES { MATRIX_ROWS } else { ROWS * ROWS };
+        let mut rows = buffers.rows(block.min(count), inner, tokens, 0);
         // A head after the other, so that its keys and values stay in a core's cache.
         for head in 0..heads.query {
-            for block in (0..count).step_by(MATRIX_ROWS) {
-                rows.count = MATRIX_ROWS.min(count - block);
-                let of = (head, first + block);
-                let mixed = &mut mixed[block * wide + head * heads.width..];
-                let logs = &mut log_sums[block * heads.query + head..];
+            for some in (0..count).step_by(block) {
+                rows.count = block.min(count - some);
+                let of = (head, first + some);
+                let mixed = &mut mixed[some * wide + head * heads.width..];
+                let logs = &mut log_sums[some * heads.query + head..];
                 stretch.block((simd, unit), &mut rows, of, mixed, logs);
             }
         }
@@ -101,7 +104,7 @@ impl Stretch<'_> {
             for (each, to) in each.iter_mut().zip(tile.before + some + 1..) {
                 *each = Seen { from: heads.first_seen(to), to };
             }
-            rows.weigh(heads, some, &each[..taken], &seen, &mut own);
+            rows.weigh(by.1, heads, some, &each[..taken], &seen, &mut own);
             let places = logs[some * heads.query..].iter_mut().step_by(heads.query);
             places.zip(&own[..taken]).for_each(|(place, log)| *place = *log);
         }

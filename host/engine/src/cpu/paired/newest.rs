@@ -5,10 +5,11 @@ use pulp::Simd;
 use rayon::prelude::*;
 
 use super::super::attention::{Heads, Past};
+use super::super::bf16::pairs;
 use super::super::element::Element;
 use super::super::softmax::Seen;
 use super::super::unit::{MATRIX_ROWS, Multiply, Pair, ROWS, Unit, WIDEST};
-use super::cache::{BLOCK, pairs};
+use super::cache::BLOCK;
 use super::rows::{Buffers, Rows};
 
 /// Tokens from which on threads share the heads of a row.
@@ -118,7 +119,7 @@ impl Group<'_> {
             let y = (&mut rows.scores[row * each * stride + places[1].0 + begin..], stride);
             own.cache.score_pairs(by, (kv, pairs(own.keys)), queries, begin..own.seen.end, y);
         }
-        self.weigh(rows);
+        self.weigh(by.1, rows);
         let values = (kv, pairs(prompt.values));
         let weights = (&rows.weights[prompt.seen.start / BLOCK * BLOCK / 2..], rows.apart, rows.count);
         prompt.cache.mix_pairs(by, values, weights, prompt.seen.clone(), (rows.sums, width, false));
@@ -131,7 +132,7 @@ impl Group<'_> {
     }
 
     #[inline(always)]
-    fn weigh(&self, rows: &mut Rows<'_>) {
+    fn weigh<S: Simd, U: Unit<S, Element = Pair>>(&self, unit: U, rows: &mut Rows<'_>) {
         let Newest { heads, prompt, own, .. } = self.newest;
         for first in (0..rows.count).step_by(ROWS) {
             let taken = ROWS.min(rows.count - first);
@@ -143,7 +144,7 @@ impl Group<'_> {
                 longest = own.max(longest);
             }
             let mixed = [prompt.seen.clone(), own[first / self.each].seen.start..longest];
-            rows.weigh(heads, first, &seen[..taken], &mixed, &mut [0.0; ROWS]);
+            rows.weigh(unit, heads, first, &seen[..taken], &mixed, &mut [0.0; ROWS]);
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use pulp::Simd;
+
 use super::super::attention::Heads;
-use super::super::bf16::{pack, pair};
+use super::super::bf16::pack;
 use super::super::gemm::aligned;
 use super::super::softmax::{Seen, exponentials_of};
-use super::super::unit::{LINE, Pair, ROWS, WIDEST};
+use super::super::unit::{LINE, Pair, ROWS, Unit, WIDEST};
 use super::cache::BLOCK;
 
 /// Buffers of a thread.
@@ -97,8 +99,9 @@ impl Rows<'_> {
     /// segments' tokens that are mixed. What a row sees is counted from the prompt's first token. Writes the logarithms of the
     /// sums.
     #[inline(always)]
-    pub fn weigh(
+    pub fn weigh<S: Simd, U: Unit<S, Element = Pair>>(
         &mut self,
+        unit: U,
         heads: Heads,
         first: usize,
         seen: &[Seen],
@@ -127,20 +130,24 @@ impl Rows<'_> {
                 let to = seen.to.saturating_sub(of_scores).clamp(from, tokens.end);
                 let scores = &mut scores[of_scores + begin..of_scores + to];
                 scores[..from - begin].fill(0.0);
-                pack_shares(scores, shares[n], &mut weights[of_weights + begin / 2..of_weights + end]);
+                pack_shares(unit, scores, shares[n], &mut weights[of_weights + begin / 2..of_weights + end]);
             }
         }
     }
 }
 
-/// Packs numbers times `share`. What is missing is zero.
+/// Packs numbers times `share` into whole lines. What is missing is zero.
 #[inline(always)]
-fn pack_shares(numbers: &[f32], share: f32, pairs: &mut [Pair]) {
-    let (whole, rest) = numbers.as_chunks::<2>();
-    let (places, after) = pairs.split_at_mut(whole.len());
-    places.iter_mut().zip(whole).for_each(|(place, [a, b])| *place = pair(a * share, b * share));
-    after.fill(0);
-    if let (Some(place), [last]) = (after.first_mut(), rest) {
-        *place = pair(last * share, 0.0);
+fn pack_shares<S: Simd, U: Unit<S, Element = Pair>>(unit: U, numbers: &[f32], share: f32, pairs: &mut [Pair]) {
+    let (lines, _) = pairs.as_chunks_mut::<LINE>();
+    let (whole, rest) = numbers.as_chunks::<{ 2 * LINE }>();
+    let mut last = [0.0; 2 * LINE];
+    last[..rest.len()].copy_from_slice(rest);
+    let all = whole.iter().chain((!rest.is_empty()).then_some(&last));
+    let used = numbers.len().div_ceil(2 * LINE);
+    for (line, numbers) in lines.iter_mut().zip(all) {
+        let (halves, _) = numbers.as_chunks::<LINE>();
+        *line = unit.adjacent(&[halves[0], halves[1]].map(|half| half.map(|number| number * share)));
     }
+    lines[used..].as_flattened_mut().fill(0);
 }
