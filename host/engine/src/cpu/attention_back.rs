@@ -10,8 +10,8 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::attention::{Cache, Heads, Span};
-use super::gemm::INNER;
 use super::element::Element as _;
+use super::gemm::INNER;
 use super::kernels::{capped, copy, dot, exp, uncapped, wide, wide_op};
 use super::paired::backward::{HeadInPairs, PairScratch};
 use super::unit::{Pair, ROWS, Side, Tile, WIDEST};
@@ -82,6 +82,9 @@ pub fn attend_back(
         if span.prompt != laid {
             prompt.lay(heads, rows, &span.prompt);
             laid = span.prompt.clone();
+        }
+        if span.own.is_empty() {
+            continue;
         }
         own.lay(heads, rows, &span.own);
         let pass = |head: usize| HeadPass { heads, rows, mixed, span, prompt, own, head };

@@ -29,9 +29,8 @@ fn kinds() -> Vec<Heads> {
 
 /// Heads of more and of wider ones than are computed at a time, and than a tile has columns.
 fn large() -> Vec<Heads> {
-    let of = |arithmetic| {
-        [heads(arithmetic, 7, 1, 72), Heads { cap: Some(2.0), ..heads(arithmetic, 10, 2, 136) }]
-    };
+    let of =
+        |arithmetic| [heads(arithmetic, 7, 1, 72), Heads { cap: Some(2.0), ..heads(arithmetic, 10, 2, 136) }];
     arithmetics().into_iter().flat_map(of).collect()
 }
 
@@ -40,13 +39,14 @@ fn read(heads: Heads, numbers: &[f32]) -> Vec<f32> {
     numbers.iter().map(|x| if heads.in_pairs() { rounded(*x) } else { *x }).collect()
 }
 
-/// A short prompt with two answers, of which one is long, and a long prompt with an answer.
+/// A short prompt with two answers, of which one is long, and without one, and a long prompt with an answer.
 fn spans() -> Vec<Span> {
     let span = |prompt: std::ops::Range<usize>, own| Span { prompt, own };
     vec![
         span(0..0, 0..7),
         span(0..7, 7..150),
         span(0..7, 150..160),
+        span(0..7, 160..160),
         span(0..0, 160..300),
         span(160..300, 300..371),
     ]
@@ -278,29 +278,60 @@ fn rows_after_one_prompt_mix_what_each_does_alone() {
 #[ignore]
 fn zz_speed() {
     use std::time::Instant;
-    let kinds: Vec<(String, Arithmetic)> = arithmetics().into_iter().map(|arithmetic| (match arithmetic { Arithmetic::Single => "single".to_string(), Arithmetic::Bf16(None) => "none".to_string(), Arithmetic::Bf16(Some(i)) => i.to_string() }, arithmetic)).filter(|(name, _)| std::env::var("KIND").unwrap_or("singleAMX".into()).contains(name)).collect();
+    let kinds: Vec<(String, Arithmetic)> = arithmetics()
+        .into_iter()
+        .map(|arithmetic| {
+            (
+                match arithmetic {
+                    Arithmetic::Single => "single".to_string(),
+                    Arithmetic::Bf16(None) => "none".to_string(),
+                    Arithmetic::Bf16(Some(i)) => i.to_string(),
+                },
+                arithmetic,
+            )
+        })
+        .filter(|(name, _)| std::env::var("KIND").unwrap_or("singleAMX".into()).contains(name))
+        .collect();
     let race = |name: &str, scores: f64, fs: &mut [Box<dyn FnMut() + '_>]| {
-        if !name.starts_with(&std::env::var("CASE").unwrap_or_default()) { return; }
+        if !name.starts_with(&std::env::var("CASE").unwrap_or_default()) {
+            return;
+        }
         let mut best = vec![f64::MAX; fs.len()];
         let begin = Instant::now();
         while begin.elapsed().as_secs_f64() < 2.5 {
             for (f, best) in fs.iter_mut().zip(&mut best) {
                 for _ in 0..3 {
-                let start = Instant::now();
-                f();
-                *best = best.min(start.elapsed().as_secs_f64());
+                    let start = Instant::now();
+                    f();
+                    *best = best.min(start.elapsed().as_secs_f64());
                 }
             }
         }
-        println!("{name}: {}", kinds.iter().zip(&best).map(|((k, _), b)| format!("{k} {:.2} ns/score ({:.2} us)  ", b * 1e9 / scores, b * 1e6)).collect::<String>());
+        println!(
+            "{name}: {}",
+            kinds
+                .iter()
+                .zip(&best)
+                .map(|((k, _), b)| format!("{k} {:.2} ns/score ({:.2} us)  ", b * 1e9 / scores, b * 1e6))
+                .collect::<String>()
+        );
     };
     let wide = 9 * 64;
     for (prompt, own, n) in [(0, 2048, 1), (0, 4096, 1), (64, 64, 1), (32, 32, 8), (1024, 32, 4)] {
         let mut spans = vec![];
         let mut at = prompt;
-        if prompt > 0 { spans.push(Span { prompt: 0..0, own: 0..prompt }); }
-        for _ in 0..n { spans.push(Span { prompt: 0..prompt, own: at..at + own }); at += own; }
-        let scores: usize = spans.iter().map(|s| s.own.len() * s.prompt.len() + s.own.len() * (s.own.len() + 1) / 2).sum::<usize>() * 9;
+        if prompt > 0 {
+            spans.push(Span { prompt: 0..0, own: 0..prompt });
+        }
+        for _ in 0..n {
+            spans.push(Span { prompt: 0..prompt, own: at..at + own });
+            at += own;
+        }
+        let scores: usize = spans
+            .iter()
+            .map(|s| s.own.len() * s.prompt.len() + s.own.len() * (s.own.len() + 1) / 2)
+            .sum::<usize>()
+            * 9;
         let rows = numbers(at * 15 * 64, 0.7);
         let gradient = numbers(at * wide, 0.3);
         let (spans, rows, gradient) = (&spans, &rows, &gradient);
@@ -312,7 +343,9 @@ fn zz_speed() {
             let mut buffers = Buffers::default();
             attend(heads, rows, spans, (&mut mixed, &mut log_sums), &mut buffers.0, 1);
             let (m, l) = (mixed.clone(), log_sums.clone());
-            f.push(Box::new(move || attend(heads, rows, spans, (&mut mixed, &mut log_sums), &mut buffers.0, 1)));
+            f.push(Box::new(move || {
+                attend(heads, rows, spans, (&mut mixed, &mut log_sums), &mut buffers.0, 1)
+            }));
             let mut drows = vec![0.0; rows.len()];
             let mut buffers = Buffers::default();
             b.push(Box::new(move || {
@@ -330,7 +363,9 @@ fn zz_speed() {
             let rows = numbers(before * heads.row(), 0.7);
             let prompt = laid(heads, &rows, 0..before);
             let newest = numbers(count * heads.row(), 0.4);
-            let answers: Vec<Laid> = (0..count).map(|i| laid(heads, &numbers(after * heads.row(), 0.2 + i as f32), 0..after)).collect();
+            let answers: Vec<Laid> = (0..count)
+                .map(|i| laid(heads, &numbers(after * heads.row(), 0.2 + i as f32), 0..after))
+                .collect();
             let mut mixed = vec![0.0; count * wide];
             let mut scores = vec![];
             s.push(Box::new(move || {
@@ -339,9 +374,22 @@ fn zz_speed() {
                 if heads.in_pairs() {
                     Newest { heads, qkv: &newest, prompt: &prompt, own: &own }.attend(&mut mixed, 1);
                 } else if count == 1 {
-                    attend_one(heads, &newest[..wide], &[prompt.clone(), own[0].clone()], &mut mixed, (&mut scores, 1));
+                    attend_one(
+                        heads,
+                        &newest[..wide],
+                        &[prompt.clone(), own[0].clone()],
+                        &mut mixed,
+                        (&mut scores, 1),
+                    );
                 } else {
-                    wide_op(Together { heads, qkv: &newest, prompt: prompt.clone(), own: &own, mixed: &mut mixed, scores: &mut scores });
+                    wide_op(Together {
+                        heads,
+                        qkv: &newest,
+                        prompt: prompt.clone(),
+                        own: &own,
+                        mixed: &mut mixed,
+                        scores: &mut scores,
+                    });
                 }
             }));
         }

@@ -195,7 +195,7 @@ impl Element for Pair {
 
 /// Packs adjacent numbers into pairs. What is missing is zero.
 #[inline(always)]
-pub fn pack(numbers: &[f32], pairs: &mut [Pair]) {
+fn pack(numbers: &[f32], pairs: &mut [Pair]) {
     let (whole, rest) = numbers.as_chunks::<2>();
     pairs.iter_mut().zip(whole).for_each(|(place, [a, b])| *place = pair(*a, *b));
     let (_, after) = pairs.split_at_mut(whole.len().min(pairs.len()));

@@ -146,22 +146,26 @@ pub fn exp_below(x: f32) -> f32 {
     f32::from_bits(whole.to_bits().wrapping_add(127) << 23) * series
 }
 
-/// Transposes a square. Four times, the lines of its halves are interleaved, which the compiler makes shuffles of.
+/// Transposes a square: four times, the lines of its halves are interleaved.
 #[inline(always)]
-pub fn transposed<E: Copy + Default>(mut lines: [[E; LINE]; LINE]) -> [[E; LINE]; LINE] {
-    const HALF: usize = LINE / 2;
-    for _ in 0..LINE.ilog2() {
-        let mut next = [[E::default(); LINE]; LINE];
-        for i in 0..HALF {
-            for k in 0..HALF {
-                (next[2 * i][2 * k], next[2 * i][2 * k + 1]) = (lines[i][k], lines[i + HALF][k]);
-                (next[2 * i + 1][2 * k], next[2 * i + 1][2 * k + 1]) =
-                    (lines[i][k + HALF], lines[i + HALF][k + HALF]);
-            }
-        }
-        lines = next;
+pub fn transpose<E: Copy + Default>(lines: &mut [[E; LINE]; LINE]) {
+    let mut others = [[E::default(); LINE]; LINE];
+    for _ in 0..LINE.ilog2() / 2 {
+        interleave(lines, &mut others);
+        interleave(&others, lines);
     }
-    lines
+}
+
+/// The compiler makes shuffles of it.
+#[inline(always)]
+fn interleave<E: Copy>(from: &[[E; LINE]; LINE], to: &mut [[E; LINE]; LINE]) {
+    const HALF: usize = LINE / 2;
+    for i in 0..HALF {
+        for k in 0..HALF {
+            (to[2 * i][2 * k], to[2 * i][2 * k + 1]) = (from[i][k], from[i + HALF][k]);
+            (to[2 * i + 1][2 * k], to[2 * i + 1][2 * k + 1]) = (from[i][k + HALF], from[i + HALF][k + HALF]);
+        }
+    }
 }
 
 /// Returns `cap · tanh(x / cap)`: close to x if x is small, and never beyond the cap.
@@ -354,9 +358,9 @@ mod tests {
 
     #[test]
     fn a_square_transposed_has_columns_for_lines() {
-        let lines = std::array::from_fn(|i| std::array::from_fn(|k| LINE * i + k));
-        let columns = transposed::<usize>(lines);
-        assert!((0..LINE).all(|i| (0..LINE).all(|k| columns[i][k] == LINE * k + i)));
+        let mut lines = std::array::from_fn(|i| std::array::from_fn(|k| LINE * i + k));
+        transpose::<usize>(&mut lines);
+        assert!((0..LINE).all(|i| (0..LINE).all(|k| lines[i][k] == LINE * k + i)));
     }
 
     #[test]

@@ -91,11 +91,8 @@ fn exponentials<const N: usize, const ROUNDED: bool>(
         for (n, low) in all.iter_mut().enumerate() {
             let numbers = &scores[n * stride + line * LINE..][..LINE];
             for i in 0..LINE {
-                low[i] = if ROUNDED {
-                    numbers[i].mul_add(scale, -top[n])
-                } else {
-                    numbers[i] * scale - top[n]
-                };
+                low[i] =
+                    if ROUNDED { numbers[i].mul_add(scale, -top[n]) } else { numbers[i] * scale - top[n] };
             }
         }
         for x in all.as_flattened_mut() {

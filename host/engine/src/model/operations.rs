@@ -50,12 +50,16 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor, sides: Sides) -> Result<Tensor
     let width = dims.pop().unwrap_or(0);
     let rows: usize = dims.iter().product();
     let x = x.reshape((rows, width))?;
-    let y = match sides {
-        Sides::Plain => x.matmul(&weight.t()?)?,
-        Sides::Rounded => rounded(&x)?.matmul(&rounded(weight)?.t()?)?.apply_op1(RoundedGradient)?,
-    };
+    let y = product(&x, &weight.t()?, sides)?;
     dims.push(weight.dim(0)?);
     y.reshape(dims)
+}
+
+fn product(a: &Tensor, b: &Tensor, sides: Sides) -> Result<Tensor> {
+    match sides {
+        Sides::Plain => a.matmul(b),
+        Sides::Rounded => rounded(a)?.matmul(&rounded(b)?)?.apply_op1(RoundedGradient),
+    }
 }
 
 /// Rounds to bf16 and returns float32. The gradient passes through unchanged.
@@ -159,20 +163,22 @@ fn rotate(x_bnte: &Tensor, (cos, sin): &RopeTable) -> Result<Tensor> {
     Tensor::cat(&[first, second], D::Minus1)?.to_dtype(kind)
 }
 
-/// Scaling and capping of the products of queries and keys.
+/// How products of queries and keys are computed, scaled and capped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scores {
     /// Divisor of the scores.
     pub over: f64,
     /// Cap of the scores.
     pub cap: Option<f64>,
+    /// The sides of both products of attention.
+    pub sides: Sides,
 }
 
 impl Scores {
     /// Returns the settings of a model.
     pub fn of(shape: &Shape) -> Self {
         let over = shape.variant.attention.map_or((shape.head as f64).sqrt(), |scale| 1.0 / scale);
-        Self { over, cap: shape.variant.attention_cap }
+        Self { over, cap: shape.variant.attention_cap, sides: Sides::Plain }
     }
 }
 
@@ -191,11 +197,11 @@ pub(crate) fn attend(
     let (b, h, t, e) = q_bhte.dims4()?;
     let (_, k, s, _) = k_bkse.dims4()?;
     let rows = h / k * t;
-    let products = q_bhte.reshape((b, k, rows, e))?.matmul(&k_bkse.transpose(2, 3)?)?;
+    let products = product(&q_bhte.reshape((b, k, rows, e))?, &k_bkse.transpose(2, 3)?, scores.sides)?;
     let scaled = (products.reshape((b, h, t, s))?.to_dtype(DType::F32)? / scores.over)?;
     let scaled = scores.cap.map_or(Ok(scaled.clone()), |cap| capped(&scaled, cap))?;
     let weights = softmax(&scaled.broadcast_add(bias)?, D::Minus1)?.to_dtype(v_bkse.dtype())?;
-    weights.reshape((b, k, rows, s))?.matmul(v_bkse)?.reshape((b, h, t, e))
+    product(&weights.reshape((b, k, rows, s))?, v_bkse, scores.sides)?.reshape((b, h, t, e))
 }
 
 /// Returns the causal mask, `[1, 1, T, T]`, as a bias for the scores: 0 where a token may look

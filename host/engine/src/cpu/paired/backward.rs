@@ -9,12 +9,13 @@ use pulp::Simd;
 
 use super::super::attention::{Cache, Heads};
 use super::super::attention_back::{HeadPass, SegmentLayout};
-use super::super::bf16::{pack, pairs, rounded};
+use super::super::bf16::{pairs, rounded};
 use super::super::gemm::aligned;
-use super::super::kernels::{capped, exp_below, total, transposed, uncapped};
+use super::super::kernels::{capped, exp_below, total, transpose, uncapped};
 use super::super::softmax::Seen;
 use super::super::unit::{LINE, Multiply, Pair, Side, Tile, Unit, WIDEST};
 use super::cache::BLOCK as STEP;
+use super::rows::round;
 
 /// Queries of a block, and tokens of a run: what is computed of them stays in a core's cache.
 const BLOCK: usize = 128;
@@ -105,13 +106,14 @@ impl Multiply for HeadInPairs<'_> {
 fn turn_back((sums, stride): (&[f32], usize), tokens: usize, (drows, width): (&mut [f32], usize)) {
     for first in (0..tokens).step_by(LINE) {
         for e in (0..width).step_by(LINE) {
-            let mut lines = [[0.0; LINE]; LINE];
-            for (line, sums) in lines.iter_mut().zip(sums[e * stride..].chunks(stride)).take(width - e) {
-                *line = line_of(sums, first);
-            }
+            let line = |k: usize| {
+                if e + k < width { line_of(&sums[(e + k) * stride..], first) } else { [0.0; LINE] }
+            };
+            let mut lines = std::array::from_fn(line);
+            transpose(&mut lines);
             let rows = drows[first * 3 * width + e..].chunks_mut(3 * width);
-            for (row, line) in rows.zip(transposed(lines)).take(tokens - first) {
-                copy_line(&line, &mut row[..LINE.min(width - e)]);
+            for (row, line) in rows.zip(&lines).take(tokens - first) {
+                copy_line(line, &mut row[..LINE.min(width - e)]);
             }
         }
     }
@@ -206,7 +208,7 @@ impl Block<'_> {
         {
             let number = |i: usize| &numbers[(first + i) * stride + head * width..][..width];
             for (i, row) in rows.chunks_exact_mut(inner).take(count).enumerate() {
-                pack(number(i), row);
+                round(unit, number(i), 1.0, row);
             }
             for i in (0..count).step_by(STEP) {
                 for e in (0..width).step_by(LINE) {
@@ -215,8 +217,9 @@ impl Block<'_> {
                     for (k, pairs) in lines.iter_mut().enumerate() {
                         *pairs = unit.both(&[line(i + 2 * k), line(i + 2 * k + 1)]);
                     }
+                    transpose(&mut lines);
                     let turned = turned[e * TURNED + i / 2..].chunks_mut(TURNED).take(width - e);
-                    turned.zip(transposed(lines)).for_each(|(places, line)| copy_line(&line, places));
+                    turned.zip(&lines).for_each(|(places, line)| copy_line(line, places));
                 }
             }
         }

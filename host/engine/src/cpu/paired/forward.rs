@@ -81,7 +81,7 @@ impl Stretch<'_> {
         let (heads, kv, count) = (self.heads, head / self.heads.group(), rows.count);
         let (row, wide) = (heads.row(), heads.query * heads.width);
         for (i, numbers) in self.rows[first * row..].chunks_exact(row).take(count).enumerate() {
-            rows.query(i, &numbers[head * heads.width..][..heads.width]);
+            rows.query(by.1, i, &numbers[head * heads.width..][..heads.width]);
         }
         let tile = self.tile(first, count);
         let seen = tile.seen.map(|(from, to)| from..to);
@@ -89,13 +89,7 @@ impl Stretch<'_> {
             if !seen.is_empty() {
                 let begin = seen.start / WIDEST * WIDEST;
                 let y = (&mut rows.scores[place + begin..], rows.stride);
-                past.cache.score_pairs(
-                    by,
-                    (kv, pairs(past.keys)),
-                    (rows.queries, count),
-                    begin..seen.end,
-                    y,
-                );
+                past.cache.score_pairs(by, (kv, pairs(past.keys)), (rows.queries, count), begin..seen.end, y);
             }
         }
         for some in (0..count).step_by(ROWS) {

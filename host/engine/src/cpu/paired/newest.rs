@@ -106,7 +106,7 @@ impl Group<'_> {
         let (inner, stride, places) = (prompt.cache.inner(), rows.stride, rows.places);
         for (row, numbers) in qkv.chunks_exact(heads.row()).enumerate() {
             let heads = numbers[self.head * width..].chunks_exact(width).take(each);
-            heads.enumerate().for_each(|(i, query)| rows.query(row * each + i, query));
+            heads.enumerate().for_each(|(i, query)| rows.query(by.1, row * each + i, query));
         }
         if !prompt.seen.is_empty() {
             let begin = prompt.first_panel();

@@ -6,7 +6,6 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::super::attention::Heads;
-use super::super::bf16::pack;
 use super::super::gemm::aligned;
 use super::super::softmax::{Seen, exponentials_of};
 use super::super::unit::{LINE, Pair, ROWS, Unit, WIDEST};
@@ -91,8 +90,8 @@ pub struct Rows<'a> {
 impl Rows<'_> {
     /// Rounds a query.
     #[inline(always)]
-    pub fn query(&mut self, row: usize, numbers: &[f32]) {
-        pack(numbers, &mut self.queries[row * self.inner..][..self.inner]);
+    pub fn query<S: Simd, U: Unit<S, Element = Pair>>(&mut self, unit: U, row: usize, numbers: &[f32]) {
+        round(unit, numbers, 1.0, &mut self.queries[row * self.inner..][..self.inner]);
     }
 
     /// Turns the scores of at most [`ROWS`] rows from the `first` on into weights, up to whole blocks of those of both
@@ -130,15 +129,15 @@ impl Rows<'_> {
                 let to = seen.to.saturating_sub(of_scores).clamp(from, tokens.end);
                 let scores = &mut scores[of_scores + begin..of_scores + to];
                 scores[..from - begin].fill(0.0);
-                pack_shares(unit, scores, shares[n], &mut weights[of_weights + begin / 2..of_weights + end]);
+                round(unit, scores, shares[n], &mut weights[of_weights + begin / 2..of_weights + end]);
             }
         }
     }
 }
 
-/// Packs numbers times `share` into whole lines. What is missing is zero.
+/// Rounds adjacent numbers times `share` to whole lines of pairs. What is missing is zero.
 #[inline(always)]
-fn pack_shares<S: Simd, U: Unit<S, Element = Pair>>(unit: U, numbers: &[f32], share: f32, pairs: &mut [Pair]) {
+pub fn round<S: Simd, U: Unit<S, Element = Pair>>(unit: U, numbers: &[f32], share: f32, pairs: &mut [Pair]) {
     let (lines, _) = pairs.as_chunks_mut::<LINE>();
     let (whole, rest) = numbers.as_chunks::<{ 2 * LINE }>();
     let mut last = [0.0; 2 * LINE];

@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Tensor};
 use super::{FLASH, KINDS, TILED, any, apart, bytes, dtype, floats, numbers, words, written};
 use crate::Sampling;
 use crate::core::TokenStatistics;
-use crate::model::operations::{Scores, attend};
+use crate::model::operations::{Scores, Sides, attend};
 use crate::tensors::emulated::Emulated;
 use crate::tensors::kernels::Kernels;
 use crate::tensors::machine::{Arg, DeviceBuffer, KernelConfig, Launch, Machine as _};
@@ -111,7 +111,7 @@ fn hold((bf16, head, heads, kv_heads): (bool, usize, usize, usize), lengths: [(u
         }
         let q = queries.narrow(0, row, 1).unwrap().to_dtype(DType::F32).unwrap().unsqueeze(2).unwrap();
         let bias = Tensor::zeros((1, 1, 1, 1), DType::F32, &Device::Cpu).unwrap();
-        let scores = Scores { over: (head as f64).sqrt(), cap: None };
+        let scores = Scores { over: (head as f64).sqrt(), cap: None, sides: Sides::Plain };
         expected.extend(floats(&attend(&q, &whole[0], &whole[1], &bias, scores).unwrap()));
         for h in 0..heads {
             let one = |t: &Tensor, h| floats(&t.narrow(1, h, 1).unwrap());
