@@ -485,7 +485,7 @@ impl Stretch<'_> {
 }
 
 /// Copies keys of these rows into columns, and values into lines.
-fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut [Vec<f32>; 2]) {
+pub fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &mut [Vec<f32>; 2]) {
     let cache = Cache::new(heads, which.len());
     columns.resize(cache.columns(), 0.0);
     lines.resize(cache.lines(), 0.0);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::arena::BlockMatrix;
-use super::attention::{Cache, Past, Span, attend_after};
+use super::attention::{Cache, Past, Span, attend_after, lay};
 use super::block::{Block, KeptBlock, RopeTable, Scratch};
 use super::experts::KeptExperts;
 use super::half::is_apart;
@@ -235,14 +235,17 @@ impl Decode<'_> {
             block.through(&mut x, &mut kept, &mut scratch, |heads, qkv, mixed, log_sums, scratch| {
                 let ([of_key, of_value], turned) = (heads.past(), (heads.query + heads.kv) * heads.width);
                 for (token, row) in (first..).zip(qkv.chunks_exact_mut(heads.row())) {
-                    if let Some((cos, sin)) = self.rope.at(layer, prefix.tokens + token) {
-                        wide(
-                            #[inline(always)]
-                            || rotate(&mut row[..turned], cos, sin),
-                        );
-                    }
-                    cache.put_column(token, &row[of_key.clone()], keys);
-                    cache.put_line(token, &row[of_value.clone()], values);
+                    let rope = self.rope.at(layer, prefix.tokens + token);
+                    wide(
+                        #[inline(always)]
+                        || {
+                            if let Some((cos, sin)) = rope {
+                                rotate(&mut row[..turned], cos, sin);
+                            }
+                            cache.put_column(token, &row[of_key.clone()], keys);
+                            cache.put_line(token, &row[of_value.clone()], values);
+                        },
+                    );
                 }
                 let of_prompt = &prefix.blocks[layer];
                 let before = Cache::new(heads, prefix.tokens);
@@ -279,18 +282,14 @@ impl Decode<'_> {
             self.weights.embed(*token, x);
         }
         let (mut kept, mut scratch) = (KeptBlock::default(), Scratch::default());
-        let (cache, [of_key, of_value]) = (Cache::new(heads, prompt.len()), heads.past());
         let mut blocks = Vec::with_capacity(arena.blocks.len());
         for layer in 0..arena.blocks.len() {
             let spans = &[Span { prompt: 0..0, own: 0..prompt.len() }];
             let block = Block { weights: self.weights, layer, rope: self.rope, spans, threads };
             block.forward(&mut x, &mut kept, &mut scratch);
-            let (mut keys, mut values) = (vec![0.0; cache.columns()], vec![0.0; cache.lines()]);
-            for (token, row) in kept.qkv().chunks_exact(heads.row()).enumerate() {
-                cache.put_column(token, &row[of_key.clone()], &mut keys);
-                cache.put_line(token, &row[of_value.clone()], &mut values);
-            }
-            blocks.push((keys, values));
+            let mut laid = <[Vec<f32>; 2]>::default();
+            lay(heads, kept.qkv(), &(0..prompt.len()), &mut laid);
+            blocks.push(laid.into());
         }
         Prefix { blocks, tokens: prompt.len(), logits: self.logits(&x) }
     }

@@ -261,14 +261,16 @@ impl Block<'_> {
     ) {
         let Segment { cache, laid, before, .. } = *segment;
         let (heads, served) = (self.pass.heads, self.pass.head / self.pass.heads.group());
-        let (position, len) = (self.pass.span.prompt.len() + self.first, run.len().next_multiple_of(STEP));
+        let (position, len) = (self.pass.span.prompt.len() + self.first, run.len().next_multiple_of(WIDEST));
         let within = |token: usize| token.saturating_sub(before + run.start).min(run.len());
         let inner = cache.inner();
         for some in (0..self.count).step_by(SOME) {
+            // The last token that one of these queries sees, if it is not before the run.
+            let last = run.end.min((position + some + SOME).saturating_sub(before)).max(run.start);
             let columns = [&laid.key_columns, &laid.value_columns];
             for ((columns, rows), numbers) in columns.into_iter().zip(&self.rows).zip(&mut self.numbers) {
                 let rows = (&rows[some * inner..], SOME.min(self.count - some));
-                cache.score_pairs(by, (served, pairs(columns)), rows, run.clone(), (numbers, STRIDE));
+                cache.score_pairs(by, (served, pairs(columns)), rows, run.start..last, (numbers, STRIDE));
             }
             for i in (some..some + SOME).step_by(2) {
                 let seen = [i, i + 1].map(|i| {
@@ -277,10 +279,6 @@ impl Block<'_> {
                     if i < self.count { seen } else { Seen { from: 0, to: 0 } }
                 });
                 self.two(by.1, heads, i, len, seen);
-                if !len.is_multiple_of(WIDEST) {
-                    let place = len / WIDEST * PANEL + i / 2 * WIDEST + STEP;
-                    self.panels.iter_mut().for_each(|panels| panels[place..][..STEP].fill(0));
-                }
             }
         }
     }
@@ -299,7 +297,17 @@ impl Block<'_> {
         let [scores, gradients] = [scores, gradients].map(|numbers| {
             [i, i + 1].map(|i| numbers[i % SOME * STRIDE..][..len].as_chunks::<LINE>().0.as_chunks::<2>().0)
         });
+        let from = seen[0].from.min(seen[1].from) / (2 * LINE);
+        let to = seen[0].to.max(seen[1].to).div_ceil(2 * LINE);
         for k in 0..len / (2 * LINE) {
+            if !(from..to).contains(&k) {
+                let place = k / 2 * PANEL + i / 2 * WIDEST + k % 2 * 2 * LINE;
+                self.panels.iter_mut().for_each(|panels| panels[place..][..2 * LINE].fill(0));
+                for n in 0..2 {
+                    self.slopes[(i + n) * APART + k * LINE..][..LINE].fill(0);
+                }
+                continue;
+            }
             let (mut weights, mut slopes) = ([[[0.0; LINE]; 2]; 2], [[[0.0; LINE]; 2]; 2]);
             for n in 0..2 {
                 for half in 0..2 {
