@@ -7,7 +7,7 @@
 //! [`Avx512Bf16`](super::avx512_bf16::Avx512Bf16), and other last bits.
 
 // Soundness: an instruction that the processor lacks is undefined behavior, and one that the system does not let a process use
-// ends it. `Amx` only comes from `here`, which asks both. Its registers belong to a thread: `run` lays them out and releases
+// ends it. `Amx` only comes from `here`, which asks both. Its registers belong to a thread: a product lays them out, `run` releases
 // them, and nothing else uses them. Pointers come from slices, whose lengths `matrix` compares with what is read and written.
 #![allow(unsafe_code)]
 

@@ -6,6 +6,7 @@ use super::attention::{Cache, Heads};
 use super::half::is_apart;
 use super::head;
 use super::lora::Adapters;
+use super::paired::backward::PairScratch;
 use super::{GRADIENTS, Setup};
 use crate::model::{Precision, Shape};
 
@@ -70,6 +71,13 @@ impl Memory {
         let block = 4 * shape.hidden + apart + arena.qkv_width() + q + inside;
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
         let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + inside;
+        // In bf16, of each head whose gradients are computed at the same time: these, and buffers.
+        let attention = match setup.precision {
+            Precision::F32 => 0,
+            Precision::Bf16 => {
+                3 * heads.width * setup.longest + PairScratch::size(heads.width, setup.longest)
+            }
+        };
         // Each answer has its own tokens; a prompt's are shared. One more prompt per thread may continue.
         let prompt = setup.longest.saturating_sub(answer);
         let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);
@@ -90,6 +98,7 @@ impl Memory {
             activations: tokens
                 .saturating_mul(blocks + scratch)
                 .saturating_add(slices * logits)
+                .saturating_add(setup.threads.saturating_mul(attention))
                 .saturating_mul(4),
             saving: 4 * arena.len,
             learner: 0,

@@ -77,6 +77,7 @@ impl Registers {
 
 impl Drop for Registers {
     fn drop(&mut self) {
+        LAID.set([0; 2]);
         // SAFETY: nothing reads the registers afterwards.
         unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) }
     }

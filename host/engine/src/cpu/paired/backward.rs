@@ -49,6 +49,15 @@ pub struct PairScratch {
     sums: [Vec<f32>; 2],
 }
 
+impl PairScratch {
+    /// Returns the numbers and pairs of a head of this width for sequences of so many tokens.
+    pub fn size(width: usize, tokens: usize) -> usize {
+        let inner = width.next_multiple_of(2 * LINE) / 2;
+        let of_block = 2 * BLOCK * inner + 2 * width * TURNED + BLOCK * APART;
+        of_block + 2 * SOME * STRIDE + 2 * RUN / WIDEST * PANEL + 2 * width * (tokens + 2 * WIDEST + LINE)
+    }
+}
+
 /// Computes a head's gradients, `[tokens of both segments, 3 E]`.
 pub struct HeadInPairs<'a> {
     pub pass: HeadPass<'a>,

@@ -14,8 +14,8 @@ use super::super::element::Element;
 use super::super::gemm::INNER;
 use super::super::unit::{LINE, Pair, Side, Tile, Unit, WIDEST};
 
-/// Tokens whose values are multiplied together: those of the pairs that matrices take at a time. What follows the newest token
-/// in its block is zero.
+/// Tokens whose values are multiplied together: those of the pairs that matrices take at a time. While tokens are
+/// sampled, what follows the newest one in its block is zero; among many, their weights are.
 pub const BLOCK: usize = 2 * Pair::STEP;
 
 /// Tokens of a run: its pairs are a chain of sums.
@@ -53,10 +53,10 @@ impl Cache {
             if token == first {
                 panel[numbers.len().div_ceil(2) * WIDEST..].fill(0);
             }
-            let (whole, rest) = numbers.as_chunks::<2>();
-            let mut places = panel[token - first..].iter_mut().step_by(WIDEST);
-            places.by_ref().zip(whole).for_each(|(place, [a, b])| *place = pair(*a, *b));
-            places.zip(rest).for_each(|(place, last)| *place = pair(*last, 0.0));
+            let places = panel[token - first..].iter_mut().step_by(WIDEST);
+            for (place, two) in places.zip(numbers.chunks(2)) {
+                *place = pair(two[0], two.get(1).copied().unwrap_or(0.0));
+            }
         }
     }
 
