@@ -21,6 +21,7 @@ mod experts;
 mod gemm;
 mod half;
 pub(crate) mod head;
+mod head_pass;
 mod instruction;
 pub(crate) mod kernels;
 mod limits;

@@ -12,23 +12,13 @@ use rayon::prelude::*;
 use super::attention::{Cache, Heads, Span};
 use super::element::Element as _;
 use super::gemm::INNER;
+use super::head_pass::{HeadPass, Mixed, SegmentLayout};
 use super::kernels::{capped, copy, dot, exp, uncapped, wide, wide_op};
 use super::paired::backward::{HeadInPairs, PairScratch};
 use super::unit::{Pair, ROWS, Side, Tile, WIDEST};
 
 /// Queries of a block: their weights and gradients for a run of tokens stay in a core's cache.
 const BLOCK: usize = 8 * ROWS;
-
-/// The results of attention's forward pass, and the gradient of its output.
-#[derive(Clone, Copy, Debug)]
-pub struct Mixed<'a> {
-    /// Mixed values, `[N, Q]`.
-    pub values: &'a [f32],
-    /// Logarithms of the sums of weights, `[N, H]`.
-    pub log_sums: &'a [f32],
-    /// Gradient of the mixed values, `[N, Q]`.
-    pub gradient: &'a [f32],
-}
 
 /// Buffers of the pass.
 #[derive(Clone, Debug, Default)]
@@ -52,14 +42,6 @@ struct HeadScratch {
     drows: Vec<f32>,
     /// In bf16, what is not the gradients.
     pairs: PairScratch,
-}
-
-/// A segment's keys and values, in the layouts of products.
-#[derive(Clone, Debug, Default)]
-pub struct SegmentLayout {
-    pub key_columns: Vec<f32>,
-    pub value_columns: Vec<f32>,
-    pub key_lines: Vec<f32>,
 }
 
 /// The backward pass of [`attend`](super::attention::attend): adds to the gradient of the rows,
@@ -170,17 +152,6 @@ impl Place {
     }
 }
 
-/// A head of a span.
-pub struct HeadPass<'a> {
-    pub heads: Heads,
-    pub rows: &'a [f32],
-    pub mixed: Mixed<'a>,
-    pub span: &'a Span,
-    pub prompt: &'a SegmentLayout,
-    pub own: &'a SegmentLayout,
-    pub head: usize,
-}
-
 /// Computes a head's gradients.
 struct HeadBack<'a> {
     pass: HeadPass<'a>,
@@ -222,27 +193,6 @@ impl WithSimd for HeadBack<'_> {
             block.segment(simd, prompt, (&span.prompt, 0, place.prompt), before, drows);
             block.segment(simd, own, (&span.own, before, place.own), first + count, drows);
         }
-    }
-}
-
-impl SegmentLayout {
-    fn lay(&mut self, heads: Heads, rows: &[f32], which: &Range<usize>) {
-        let cache = Cache::new(heads, which.len());
-        self.key_columns.resize(cache.columns(), 0.0);
-        self.value_columns.resize(cache.columns(), 0.0);
-        self.key_lines.resize(cache.lines(), 0.0);
-        let [keys, values] = heads.past();
-        wide(
-            #[inline(always)]
-            || {
-                let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
-                for (token, row) in rows.enumerate() {
-                    cache.put_column(token, &row[keys.clone()], &mut self.key_columns);
-                    cache.put_column(token, &row[values.clone()], &mut self.value_columns);
-                    cache.put_line(token, &row[keys.clone()], &mut self.key_lines);
-                }
-            },
-        );
     }
 }
 

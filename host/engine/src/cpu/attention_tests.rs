@@ -2,11 +2,12 @@
 
 use super::arithmetic::Arithmetic;
 use super::attention::{AttentionScratch, Cache, Heads, Past, Span, attend, attend_after};
-use super::attention_back::{BackScratch, Mixed, attend_back};
+use super::attention_back::{BackScratch, attend_back};
 use super::attention_one::attend_one;
 use super::attention_rows::Together;
 use super::bf16::rounded;
 use super::gemm::tests::{arithmetics, numbers};
+use super::head_pass::Mixed;
 use super::instruction::Instruction;
 use super::kernels::wide_op;
 use super::paired::newest::Newest;

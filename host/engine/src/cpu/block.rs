@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use super::arena::{Arena, BlockMatrix, HeadNormPlaces};
 use super::attention::{AttentionScratch, Heads, Span, attend};
-use super::attention_back::{BackScratch, Mixed, attend_back};
+use super::attention_back::{BackScratch, attend_back};
 use super::experts::KeptExperts;
 use super::half::is_apart;
+use super::head_pass::Mixed;
 use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
 use super::weights::{Gradients, Weights, sized};
 use crate::model::Rope;

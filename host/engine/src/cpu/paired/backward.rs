@@ -8,9 +8,9 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::super::attention::{Cache, Heads};
-use super::super::attention_back::{HeadPass, SegmentLayout};
 use super::super::bf16::{pairs, rounded};
 use super::super::gemm::aligned;
+use super::super::head_pass::{HeadPass, SegmentLayout};
 use super::super::kernels::{capped, exp_below, total, transpose, uncapped};
 use super::super::softmax::Seen;
 use super::super::unit::{LINE, Multiply, Pair, Side, Tile, Unit, WIDEST};
