@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::axis::{Axis, Costs};
 use crate::history::History;
-use crate::number::shown;
+use crate::number::{percent_tick, shown};
 
 /// The result of a tuning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,6 +202,19 @@ impl TunedArm {
         self.ranges.iter().zip(&self.winner().values).filter(at_end).collect()
     }
 
+    /// Returns how many trials were dropped after a rung, counted from 0, though their result was that of one that went on: then
+    /// their numbers decided. The declared setting goes on without being compared.
+    pub fn undecided(&self, rung: usize) -> usize {
+        let others = self.trials.iter().filter(|trial| trial.number > 0 && trial.rungs.len() > rung);
+        let (dropped, kept): (Vec<&Trial>, Vec<&Trial>) =
+            others.partition(|trial| trial.rungs.len() == rung + 1);
+        let equal = |trial: &&&Trial| {
+            let equal = |other: &&Trial| trial.rungs[rung].order(&other.rungs[rung]) == Ordering::Equal;
+            kept.iter().any(equal)
+        };
+        dropped.iter().filter(equal).count()
+    }
+
     /// Returns the total cost of its trials.
     pub fn costs(&self) -> Costs {
         self.trials
@@ -240,6 +253,29 @@ impl Tuning {
             )
         };
         found.into_iter().map(words).collect()
+    }
+}
+
+impl Tuning {
+    /// Returns a sentence for each arm and rung that dropped trials without a difference in their results.
+    pub fn undecided(&self) -> Vec<String> {
+        let rungs = if self.grid { 0 } else { self.shares.len().saturating_sub(1) };
+        let arms = |rung: usize| self.arms.iter().map(move |arm| (rung, arm));
+        (0..rungs)
+            .flat_map(arms)
+            .filter_map(|(rung, arm)| {
+                let (count, share) = (arm.undecided(rung), percent_tick(self.shares[rung]));
+                let (trials, had) = if count == 1 { ("trial", "it had") } else { ("trials", "they had") };
+                (count > 0).then(|| {
+                    format!(
+                        "tuning dropped {count} {trials} of `{}` at {share} of the budget by number alone: \
+                         {had} the same result as one that went on, so that other settings may be better \
+                         (`compare.tune.rungs` = 1 gives each trial all of it)",
+                        arm.name
+                    )
+                })
+            })
+            .collect()
     }
 }
 
@@ -323,6 +359,37 @@ mod tests {
         assert_eq!(both.order(&half), Ordering::Less);
         let broken = Measure::of(&[seen(Some(100.0), 0.5), None]);
         assert_eq!(half.order(&broken), Ordering::Less);
+    }
+
+    #[test]
+    fn trials_that_were_dropped_by_number_alone_are_told() {
+        let trial = |number, accuracies: &[f64]| Trial {
+            number,
+            values: vec![],
+            rungs: accuracies.iter().map(|a| measure(0, None, *a)).collect(),
+            costs: Costs::default(),
+            failed: None,
+        };
+        let arm = |name: &str, trials| TunedArm { name: name.to_owned(), ranges: vec![], trials, best: 1 };
+        // Of nine trials that came to nothing three go on, and of these one; the declared setting always does.
+        let equal = |n: u32| trial(n, if n < 3 { &[0.1, 0.2, 0.3][..] } else { &[0.1] });
+        let ranked = |n: u32| trial(n, if n < 3 { &[0.9, 0.2, 0.3][..] } else { &[0.1] });
+        let declared = [trial(0, &[0.1, 0.2]), trial(1, &[0.3, 0.4]), trial(2, &[0.1])];
+        let arms = vec![
+            arm("equal", (0..9).map(equal).collect()),
+            arm("ranked", (0..9).map(ranked).collect()),
+            arm("declared", declared.into()),
+        ];
+        let goal = Goal { target: None, axis: Axis::Rollouts };
+        let tuning = Tuning { grid: false, goal, seeds: vec![1], shares: vec![0.11, 0.33, 1.0], arms };
+        assert_eq!(
+            tuning.undecided(),
+            [
+                "tuning dropped 6 trials of `equal` at 11\u{a0}% of the budget by number alone: they had the same result as one that \
+              went on, so that other settings may be better (`compare.tune.rungs` = 1 gives each trial all of it)"
+            ]
+        );
+        assert!(Tuning { grid: true, ..tuning }.undecided().is_empty());
     }
 
     #[test]

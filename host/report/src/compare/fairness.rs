@@ -20,6 +20,7 @@ const OWN: &str = "policy";
 pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String>, Vec<Differing>) {
     let differing = differing(groups);
     let mut warnings = tuning.map(Tuning::edges).unwrap_or_default();
+    warnings.extend(tuning.into_iter().flat_map(Tuning::undecided));
     let is_tuned = |key: &str| tuning.is_some_and(|tuning| tuning.keys().any(|tuned| sets(tuned, key)));
     let others = differing.iter().filter(|d| !d.own && !is_tuned(&d.key));
     let others: Vec<&str> = others.map(|d| d.key.as_str()).collect();
