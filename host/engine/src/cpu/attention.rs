@@ -49,7 +49,7 @@ impl Heads {
     pub fn of(shape: &Shape, arithmetic: Arithmetic) -> Self {
         let usual = 1.0 / (shape.head as f32).sqrt();
         Self {
-            arithmetic,
+            arithmetic: if shape.rounds_attention() { arithmetic } else { Arithmetic::Single },
             query: shape.heads,
             kv: shape.kv_heads,
             width: shape.head,

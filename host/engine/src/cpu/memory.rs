@@ -72,12 +72,8 @@ impl Memory {
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
         let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + inside;
         // In bf16, of each head whose gradients are computed at the same time: these, and buffers.
-        let attention = match setup.precision {
-            Precision::F32 => 0,
-            Precision::Bf16 => {
-                3 * heads.width * setup.longest + PairScratch::size(heads.width, setup.longest)
-            }
-        };
+        let pairs = 3 * heads.width * setup.longest + PairScratch::size(heads.width, setup.longest);
+        let attention = if heads.in_pairs() { pairs } else { 0 };
         // Each answer has its own tokens; a prompt's are shared. One more prompt per thread may continue.
         let prompt = setup.longest.saturating_sub(answer);
         let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);

@@ -95,7 +95,8 @@ impl<'a> Decoder<'a> {
         let (_, t) = tokens.dims2()?;
         let mut x_btd = self.embed(tokens)?;
         let rope = self.rope(&Tensor::arange(0, t as u32, tokens.device())?.unsqueeze(0)?)?;
-        let scores = Scores { sides: self.sides, ..Scores::of(shape) };
+        let sides = if shape.rounds_attention() { self.sides } else { Sides::Plain };
+        let scores = Scores { sides, ..Scores::of(shape) };
         let all = ahead(t, None, tokens.device())?;
         let near = ahead(t, shape.variant.window, tokens.device())?;
 

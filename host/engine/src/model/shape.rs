@@ -64,6 +64,12 @@ pub struct SpecialIds {
 }
 
 impl Shape {
+    /// Returns whether attention is in bf16, too, where products are. Narrower heads would be zeros for the most part in what
+    /// the processor multiplies at a time, and are faster in float32.
+    pub(crate) fn rounds_attention(&self) -> bool {
+        self.head >= 32
+    }
+
     /// Returns the name of the head's tensor.
     pub(crate) fn head_name(&self) -> &'static str {
         if self.tied { "model.embed_tokens.weight" } else { "lm_head.weight" }
