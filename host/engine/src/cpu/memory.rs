@@ -71,9 +71,13 @@ impl Memory {
         let block = 4 * shape.hidden + apart + arena.qkv_width() + q + inside;
         let blocks = if recompute { block + shape.layers * shape.hidden } else { shape.layers * block };
         let scratch = 3 * shape.hidden + apart + arena.qkv_width() + q + inside;
-        // In bf16, of each head whose gradients are computed at the same time: these, and buffers.
-        let pairs = 3 * heads.width * setup.longest + PairScratch::size(heads.width, setup.longest);
-        let attention = if heads.in_pairs() { pairs } else { 0 };
+        // For each head whose gradients are computed at the same time, in bf16: these gradients, and buffers.
+        let attention = if heads.in_pairs() {
+            let gradients = (3 * heads.width).saturating_mul(setup.longest);
+            gradients.saturating_add(PairScratch::size(heads.width, setup.longest))
+        } else {
+            0
+        };
         // Each answer has its own tokens; a prompt's are shared. One more prompt per thread may continue.
         let prompt = setup.longest.saturating_sub(answer);
         let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);

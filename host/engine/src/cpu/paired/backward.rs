@@ -50,11 +50,12 @@ pub struct PairScratch {
 }
 
 impl PairScratch {
-    /// Returns the numbers and pairs of a head of this width for sequences of so many tokens.
+    /// Returns the most numbers and pairs of a head of this width for sequences of so many tokens.
     pub fn size(width: usize, tokens: usize) -> usize {
         let inner = width.next_multiple_of(2 * LINE) / 2;
         let of_block = 2 * BLOCK * inner + 2 * width * TURNED + BLOCK * APART;
-        of_block + 2 * SOME * STRIDE + 2 * RUN / WIDEST * PANEL + 2 * width * (tokens + 2 * WIDEST + LINE)
+        let of_run = 2 * SOME * STRIDE + 2 * RUN / WIDEST * PANEL + 2 * width * (2 * WIDEST + LINE);
+        (of_block + of_run).saturating_add((2 * width).saturating_mul(tokens))
     }
 }
 
