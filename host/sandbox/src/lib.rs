@@ -27,6 +27,7 @@ mod draft;
 mod engine;
 mod facts;
 mod fault;
+mod functions;
 mod grader;
 mod guest;
 mod inspection;

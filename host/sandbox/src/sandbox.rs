@@ -1,6 +1,6 @@
 //! The sandbox: a Wasm engine for components, with its clock.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use allot_allocation::shown;
@@ -8,17 +8,40 @@ use wasmtime::component::Component;
 use wasmtime::{Config, Engine};
 
 use crate::engine::Guests;
+use crate::functions::Functions;
 use crate::guest::TICK;
 use crate::inspection::{self, Inspection};
 use crate::{Caps, Grader, Kind, LoadError, Policy};
+
+/// Components from this size on contain an interpreter or a language's runtime: compiled functions are kept for the next one.
+/// Below it, a component compiles in less time than those functions are read in.
+const LARGE: usize = 1 << 20;
 
 /// Compiles and runs policies and graders.
 #[derive(Clone)]
 pub struct Sandbox {
     engine: Engine,
     caps: Caps,
+    making: Making,
     // Keeps the clock ticking while the sandbox or one of its policies exists.
     _clock: Arc<()>,
+}
+
+/// What engines are made from.
+#[derive(Clone)]
+struct Making {
+    cache: Option<PathBuf>,
+    embedded: bool,
+}
+
+impl Making {
+    fn config(&self) -> Config {
+        let mut config = Guests::Components.config(self.cache.as_deref());
+        if self.embedded {
+            config.signals_based_traps(false);
+        }
+        config
+    }
 }
 
 /// A compiled component that is not linked yet.
@@ -35,17 +58,22 @@ impl Sandbox {
     /// Returns a sandbox. Compiled code is cached in `cache`, if given. An unusable cache costs time, but
     /// changes no result.
     pub fn new(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        Self::of(&Guests::Components.config(cache), caps)
+        Self::of(Making { cache: cache.map(Path::to_owned), embedded: false }, caps, None)
     }
 
     /// Returns a sandbox for a process in which another library handles signals, where a guest's trap would
     /// end the process. Guests use explicit checks instead of signals, and are slightly slower.
     pub fn embedded(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        Self::of(Guests::Components.config(cache).signals_based_traps(false), caps)
+        Self::of(Making { cache: cache.map(Path::to_owned), embedded: true }, caps, None)
     }
 
-    fn of(config: &Config, caps: Caps) -> Result<Self, LoadError> {
-        let engine = Engine::new(config).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
+    fn of(making: Making, caps: Caps, functions: Option<&Arc<Functions>>) -> Result<Self, LoadError> {
+        let failed = |e: wasmtime::Error| LoadError::Engine(format!("{e:#}"));
+        let mut config = making.config();
+        if let Some(functions) = functions {
+            config.enable_incremental_compilation(Arc::clone(functions) as _).map_err(failed)?;
+        }
+        let engine = Engine::new(&config).map_err(failed)?;
 
         let clock = Arc::new(());
         let (ticked, alive) = (engine.weak(), Arc::downgrade(&clock));
@@ -60,7 +88,7 @@ impl Sandbox {
                 }
             })
             .map_err(|e| LoadError::Engine(format!("no thread for its clock: {e}")))?;
-        Ok(Self { engine, caps, _clock: clock })
+        Ok(Self { engine, caps, making, _clock: clock })
     }
 
     /// Loads a policy from a component's bytes. `sha256` is the expected hash, if the config has one.
@@ -79,9 +107,19 @@ impl Sandbox {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
         }
         let inspection = inspection::of(bytes, kind)?;
-        let component = Component::from_binary(&self.engine, bytes)
+        let cache = self.making.cache.as_deref().filter(|_| bytes.len() >= LARGE);
+        let functions = cache.map(|cache| Arc::new(Functions::of(cache)));
+        let sandbox = match &functions {
+            // An engine is made with its functions. What it compiles is the same.
+            Some(functions) => Self::of(self.making.clone(), self.caps, Some(functions))?,
+            None => self.clone(),
+        };
+        let component = Component::from_binary(&sandbox.engine, bytes)
             .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
-        let (sandbox, size) = (self.clone(), bytes.len() as u64);
+        if let Some(functions) = functions {
+            functions.keep();
+        }
+        let size = bytes.len() as u64;
         Ok(Compiled { sandbox, component, inspection, sha256: found, size })
     }
 
