@@ -1,6 +1,8 @@
 """Holds forecasts against measured ratios: `python3 benches/forecast/validate.py ALLOT BANKS`, with the program and a folder of the banks
-that `measured.toml` names. Prints each forecast beside its measurement, and how far off they are."""
+that `measured.toml` names. Prints each forecast beside its measurement, and how far off they are. A third argument names the only group of
+comparisons to run: `chosen on`, `held out` or `again`."""
 
+import itertools
 import json
 import math
 import subprocess
@@ -9,39 +11,77 @@ import tomllib
 from pathlib import Path
 
 
-def forecast(allot, bank, groups, rollouts, policy, settings):
-    """Information for a rollout: `uniform`'s, and the policy's."""
-    sets = [f"--set={policy}.{name}={json.dumps(value)}" for name, value in settings.items()]
+def forecast(allot, bank, groups, rollouts, arms):
+    """Returns the information for a rollout of `uniform` and of each of the arms, which are of different policies."""
+    sets = [f"--set={arm['policy']}.{name}={json.dumps(value)}" for arm in arms for name, value in arm.get("settings", {}).items()]
     command = [allot, "forecast", bank, "--json", f"--groups={groups}", f"--rollouts={rollouts}", *sets]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    rates = {arm["policy"]: arm["information_per_1000_rollouts"] for arm in [*said["policies"], said["baseline"]]}
     uniform = said["baseline"]["information_per_1000_rollouts"]
-    return uniform, uniform if policy in said["as_baseline"] else rates[policy]
+    rates = {arm["policy"]: arm["information_per_1000_rollouts"] for arm in said["policies"]}
+    rates |= {policy: uniform for policy in said["as_baseline"]}
+    return uniform, [rates[arm["policy"]] for arm in arms]
+
+
+def told(allot, bank, at, arms):
+    """Returns how many times fewer rollouts than `uniform` each arm is forecast to need. One call forecasts all arms of a step, except
+    that an arm of a policy which the call has already needs another."""
+    base, rates, left = None, {}, list(enumerate(arms))
+    step = (at["groups"], at["rollouts"])
+    while left or base is None:
+        here, policies = [], set()
+        for i, arm in left:
+            if (arm["groups"], arm["rollouts"]) == step and arm["policy"] not in policies:
+                here.append((i, arm))
+                policies.add(arm["policy"])
+        uniform, found = forecast(allot, bank, *step, [arm for _, arm in here])
+        base = uniform if base is None else base
+        rates |= {i: rate for (i, _), rate in zip(here, found)}
+        left = [(i, arm) for i, arm in left if i not in rates]
+        step = (left[0][1]["groups"], left[0][1]["rollouts"]) if left else step
+    return [rates[i] / base for i in range(len(arms))]
 
 
 def off(pairs):
     logs = [math.log(told / measured) for told, measured in pairs]
     rms = math.exp(math.sqrt(sum(x * x for x in logs) / len(logs)))
-    return f"{len(logs)} ratios, off by a factor of {rms:.2f} (root mean square of logarithms), {math.exp(max(map(abs, logs))):.2f} at worst"
+    right = sum((told - 1) * (measured - 1) >= 0 for told, measured in pairs)
+    return (
+        f"{len(logs)} ratios, off by a factor of {rms:.2f} (root mean square of logarithms), {math.exp(max(map(abs, logs))):.2f} at worst; "
+        f"fewer or more than `uniform`: right for {right}"
+    )
 
 
-def main(allot, banks):
-    chosen, held_out = [], []
+def tau(pairs):
+    """Returns Kendall's tau. Pairs of arms with equal measurements are left out."""
+    signs = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in itertools.combinations(pairs, 2) if a[1] != b[1]]
+    return sum((sign > 0) - (sign < 0) for sign in signs) / len(signs)
+
+
+def main(allot, banks, only=None):
+    groups = {}
     with open(Path(__file__).parent / "measured.toml", "rb") as file:
         comparisons = tomllib.load(file)["comparisons"]
     for comparison in comparisons:
+        group = comparison.get("group", "chosen on")
+        if only not in (None, group):
+            continue
         bank = str(Path(banks) / f"{comparison['bank']}.parquet")
-        at, told = comparison["uniform"], []
-        base, _ = forecast(allot, bank, at["groups"], at["rollouts"], "uniform", {})
-        for arm in comparison["arms"]:
-            settings = arm.get("settings", {})
-            _, rate = forecast(allot, bank, arm["groups"], arm["rollouts"], arm["policy"], settings)
-            told.append((rate / base, arm["measured"]))
-            words = " ".join(f"{name}={value}" for name, value in settings.items())
-            print(f"{comparison['name']:15} {arm['policy']:13} {words:24} forecast {rate / base:5.2f}  measured {arm['measured']:5.2f}")
-        (held_out if comparison.get("held_out") else chosen).extend(told)
-    print("chosen on: ", off(chosen))
-    print("held out:  ", off(held_out))
+        arms = comparison["arms"]
+        pairs = list(zip(told(allot, bank, comparison["uniform"], arms), [arm["measured"] for arm in arms]))
+        for arm, (ratio, measured) in zip(arms, pairs):
+            words = " ".join(f"{name}={value}" for name, value in arm.get("settings", {}).items())
+            print(
+                f"{comparison['name']:15} {arm['policy']:16} {words:24} forecast {ratio:5.2f}  measured {measured:5.2f}  "
+                f"forecast / measured {ratio / measured:5.2f}",
+                flush=True,
+            )
+        if group == "again":
+            print(f"{comparison['name']}: {off(pairs)}; Kendall's tau {tau(pairs):.2f}", flush=True)
+            once = [pair for arm, pair in zip(arms, pairs) if arm["policy"] != "advantage-replay"]
+            groups.setdefault("again, without advantage-replay", []).extend(once)
+        groups.setdefault(group, []).extend(pairs)
+    for group, pairs in groups.items():
+        print(f"{group}: {off(pairs)}")
 
 
 main(*sys.argv[1:])
