@@ -303,8 +303,8 @@ fn advice(forecast: &Forecast, fit: Fit) -> String {
 /// Says what a log can't tell.
 fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
     let mut all = vec![
-        "the log can't tell what changes as the model learns. Of 31 ratios that training had measured, such forecasts were off by a \
-         factor of 1.6 (root mean square), 2.6 at worst"
+        "the log can't tell what changes as the model learns. Of 58 ratios that training had measured, such forecasts were off by a \
+         factor of 1.6 (root mean square), 2.9 at worst"
             .to_owned(),
     ];
     let revisit = forecast.arms.iter().filter(|arm| arm.revisited > 0).count();
@@ -323,7 +323,7 @@ fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
     }
     if told.other_rewards {
         all.push(
-            "some rewards are not 0 or 1; the 31 ratios were measured with rewards of 0 and 1".to_owned(),
+            "some rewards are not 0 or 1; the 58 ratios were measured with rewards of 0 and 1".to_owned(),
         );
     }
     if told.versions > 1 {
