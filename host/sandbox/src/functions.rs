@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn component() -> &'static [u8] {
-        shipped::component(shipped::names()[0]).unwrap()
+        shipped::component(shipped::names()[0]).expect("it ships")
     }
 
     /// The same component, with a section that nothing reads: it becomes large, and another file.
@@ -171,10 +171,11 @@ mod tests {
     fn compiled(functions: Option<&Arc<Functions>>) -> Vec<u8> {
         let mut config = Guests::Components.config(None);
         if let Some(functions) = functions {
-            config.enable_incremental_compilation(Arc::clone(functions) as _).unwrap();
+            config.enable_incremental_compilation(Arc::clone(functions) as _).expect("a store");
         }
-        let code = Component::from_binary(&Engine::new(&config).unwrap(), component()).unwrap();
-        code.serialize().unwrap()
+        let code = Component::from_binary(&Engine::new(&config).expect("an engine"), component())
+            .expect("it compiles");
+        code.serialize().expect("it is whole")
     }
 
     fn counts(functions: &Functions) -> (usize, usize) {
@@ -208,13 +209,13 @@ mod tests {
         let functions = Arc::new(Functions::of(&folder.0));
         let plain = compiled(Some(&functions));
         functions.keep();
-        let whole = fs::read(&functions.file).unwrap();
+        let whole = fs::read(&functions.file).expect("a file");
 
         let mut changed = whole.clone();
         changed[whole.len() / 2] ^= 1;
         let other = [b"allot: compiled functions, 0\n", &whole[HEAD.len()..]].concat();
         for damaged in [&whole[..whole.len() / 2], &changed, &other, b"", &whole[..10]] {
-            fs::write(&functions.file, damaged).unwrap();
+            fs::write(&functions.file, damaged).expect("a file");
             assert!(read(&functions.file).is_empty());
             assert!(compiled(Some(&functions)) == plain);
             functions.keep();
@@ -228,24 +229,24 @@ mod tests {
         let functions = Functions::of(&folder.0);
         let code = |bytes: usize, used| Code { bytes: vec![7; bytes], used, new: used };
         let known = |old: usize| HashMap::from([([1; KEY], code(old, false)), ([2; KEY], code(9, true))]);
-        write(&functions.file, &known(9), 18).unwrap();
+        write(&functions.file, &known(9), 18).expect("a file");
         assert_eq!(read(&functions.file).len(), 2);
-        write(&functions.file, &known(10), 18).unwrap();
+        write(&functions.file, &known(10), 18).expect("a file");
         assert_eq!(read(&functions.file).into_keys().collect::<Vec<_>>(), [[2; KEY]]);
     }
 
     #[test]
     fn large_components_share_their_functions() {
         let folder = Folder::new("sandbox");
-        let sandbox = Sandbox::new(Caps::default(), Some(&folder.0)).unwrap();
+        let sandbox = Sandbox::new(Caps::default(), Some(&folder.0)).expect("a sandbox");
         let kept = Functions::of(&folder.0).file;
-        sandbox.load(component(), None).unwrap();
+        sandbox.load(component(), None).expect("it loads");
         assert!(!kept.exists());
 
-        let one = sandbox.load(&large(1), None).unwrap();
+        let one = sandbox.load(&large(1), None).expect("it loads");
         let functions = read(&kept);
         assert!(functions.len() > 50, "{}", functions.len());
-        let two = sandbox.load(&large(2), None).unwrap();
+        let two = sandbox.load(&large(2), None).expect("it loads");
         assert_eq!(one.description(), two.description());
         let more = read(&kept).len();
         assert!(more < functions.len() * 2, "{more} {}", functions.len());
