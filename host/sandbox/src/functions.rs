@@ -7,10 +7,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use allot_base::write_whole;
 use wasmtime::CacheStore;
 
 /// The first line of a file, followed by the hash of the rest.
@@ -106,51 +107,36 @@ fn entries(bytes: &[u8]) -> Option<HashMap<Key, Code>> {
     rest.is_empty().then_some(known)
 }
 
-/// Writes a file under another name first: a process that reads it at that time sees the one before.
+/// Writes a file, without what was not used if all of it is more than `most` bytes.
 fn write(file: &Path, known: &HashMap<Key, Code>, most: usize) -> io::Result<()> {
     let all: usize = known.values().map(|code| code.bytes.len()).sum();
-    let mut rest = Vec::with_capacity(all + known.len() * (KEY + 4));
+    let mut bytes = Vec::with_capacity(HEAD.len() + HASH + known.len() * (KEY + 4) + all);
+    bytes.extend_from_slice(HEAD.as_bytes());
+    bytes.extend_from_slice(&[0; HASH]);
     for (key, code) in known.iter().filter(|(_, code)| all <= most || code.used) {
         let length = u32::try_from(code.bytes.len()).map_err(io::Error::other)?;
-        rest.extend_from_slice(key);
-        rest.extend_from_slice(&length.to_le_bytes());
-        rest.extend_from_slice(&code.bytes);
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&code.bytes);
     }
-    let folder = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let aside = folder.join(format!("part-{}", std::process::id()));
-    let hash = allot_component::sha256(&rest);
-    let written = fs::File::create(&aside).and_then(|mut out| {
-        [HEAD.as_bytes(), hash.as_bytes(), &rest].iter().try_for_each(|part| out.write_all(part))
-    });
-    written.and_then(|()| fs::rename(&aside, file)).inspect_err(|_| _ = fs::remove_file(&aside))
+    let (hash, rest) = bytes[HEAD.len()..].split_at_mut(HASH);
+    hash.copy_from_slice(allot_component::sha256(rest).as_bytes());
+    write_whole(file, &bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use tempfile::TempDir;
     use wasmtime::Engine;
     use wasmtime::component::Component;
 
     use super::*;
     use crate::{Caps, Guests, Sandbox, shipped};
 
-    /// A folder of its own, which goes with the test.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let folder = std::env::temp_dir().join(format!("allot-functions-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&folder);
-            Self(folder)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn folder() -> TempDir {
+        tempfile::tempdir().expect("a folder")
     }
 
     fn component() -> &'static [u8] {
@@ -186,17 +172,17 @@ mod tests {
 
     #[test]
     fn kept_functions_make_the_same_code_to_the_byte() {
-        let folder = Folder::new("twin");
+        let folder = folder();
         let plain = compiled(None);
 
-        let first = Arc::new(Functions::of(&folder.0));
+        let first = Arc::new(Functions::of(folder.path()));
         assert!(compiled(Some(&first)) == plain);
         let (used, new) = counts(&first);
         assert!(used > 50 && new == used, "{used} {new}");
         first.keep();
         assert_eq!(counts(&first), (0, 0));
 
-        let second = Arc::new(Functions::of(&folder.0));
+        let second = Arc::new(Functions::of(folder.path()));
         assert!(compiled(Some(&second)) == plain);
         // A function's key has numbers that depend on what the same thread compiled before it, so some are new.
         let (used, new) = counts(&second);
@@ -205,8 +191,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_damaged_is_made_again() {
-        let folder = Folder::new("damaged");
-        let functions = Arc::new(Functions::of(&folder.0));
+        let folder = folder();
+        let functions = Arc::new(Functions::of(folder.path()));
         let plain = compiled(Some(&functions));
         functions.keep();
         let whole = fs::read(&functions.file).expect("a file");
@@ -225,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_file_that_grew_too_large_keeps_what_was_used_last() {
-        let folder = Folder::new("large");
-        let functions = Functions::of(&folder.0);
+        let folder = folder();
+        let functions = Functions::of(folder.path());
         let code = |bytes: usize, used| Code { bytes: vec![7; bytes], used, new: used };
         let known = |old: usize| HashMap::from([([1; KEY], code(old, false)), ([2; KEY], code(9, true))]);
         write(&functions.file, &known(9), 18).expect("a file");
@@ -237,9 +223,9 @@ mod tests {
 
     #[test]
     fn large_components_share_their_functions() {
-        let folder = Folder::new("sandbox");
-        let sandbox = Sandbox::new(Caps::default(), Some(&folder.0)).expect("a sandbox");
-        let kept = Functions::of(&folder.0).file;
+        let folder = folder();
+        let sandbox = Sandbox::new(Caps::default(), Some(folder.path())).expect("a sandbox");
+        let kept = Functions::of(folder.path()).file;
         sandbox.load(component(), None).expect("it loads");
         assert!(!kept.exists());
 

@@ -22,26 +22,11 @@ const LARGE: usize = 1 << 20;
 pub struct Sandbox {
     engine: Engine,
     caps: Caps,
-    making: Making,
+    /// What the engine was made with, and the folder in which compiled code is cached.
+    config: Config,
+    cache: Option<PathBuf>,
     // Keeps the clock ticking while the sandbox or one of its policies exists.
     _clock: Arc<()>,
-}
-
-/// What engines are made from.
-#[derive(Clone)]
-struct Making {
-    cache: Option<PathBuf>,
-    embedded: bool,
-}
-
-impl Making {
-    fn config(&self) -> Config {
-        let mut config = Guests::Components.config(self.cache.as_deref());
-        if self.embedded {
-            config.signals_based_traps(false);
-        }
-        config
-    }
 }
 
 /// A compiled component that is not linked yet.
@@ -58,22 +43,17 @@ impl Sandbox {
     /// Returns a sandbox. Compiled code is cached in `cache`, if given. An unusable cache costs time, but
     /// changes no result.
     pub fn new(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        Self::of(Making { cache: cache.map(Path::to_owned), embedded: false }, caps, None)
+        Self::of(&Guests::Components.config(cache), cache, caps)
     }
 
     /// Returns a sandbox for a process in which another library handles signals, where a guest's trap would
     /// end the process. Guests use explicit checks instead of signals, and are slightly slower.
     pub fn embedded(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        Self::of(Making { cache: cache.map(Path::to_owned), embedded: true }, caps, None)
+        Self::of(Guests::Components.config(cache).signals_based_traps(false), cache, caps)
     }
 
-    fn of(making: Making, caps: Caps, functions: Option<&Arc<Functions>>) -> Result<Self, LoadError> {
-        let failed = |e: wasmtime::Error| LoadError::Engine(format!("{e:#}"));
-        let mut config = making.config();
-        if let Some(functions) = functions {
-            config.enable_incremental_compilation(Arc::clone(functions) as _).map_err(failed)?;
-        }
-        let engine = Engine::new(&config).map_err(failed)?;
+    fn of(config: &Config, cache: Option<&Path>, caps: Caps) -> Result<Self, LoadError> {
+        let engine = Engine::new(config).map_err(unmade)?;
 
         let clock = Arc::new(());
         let (ticked, alive) = (engine.weak(), Arc::downgrade(&clock));
@@ -88,7 +68,15 @@ impl Sandbox {
                 }
             })
             .map_err(|e| LoadError::Engine(format!("no thread for its clock: {e}")))?;
-        Ok(Self { engine, caps, making, _clock: clock })
+        Ok(Self { engine, caps, config: config.clone(), cache: cache.map(Path::to_owned), _clock: clock })
+    }
+
+    /// Returns the same sandbox with an engine that uses these functions, since an engine can't be given them later. What it
+    /// compiles is the same.
+    fn with(&self, functions: &Arc<Functions>) -> Result<Self, LoadError> {
+        let mut config = self.config.clone();
+        config.enable_incremental_compilation(Arc::clone(functions) as _).map_err(unmade)?;
+        Self::of(&config, self.cache.as_deref(), self.caps)
     }
 
     /// Loads a policy from a component's bytes. `sha256` is the expected hash, if the config has one.
@@ -107,13 +95,10 @@ impl Sandbox {
             return Err(LoadError::OtherHash { found, expected: expected.to_owned() });
         }
         let inspection = inspection::of(bytes, kind)?;
-        let cache = self.making.cache.as_deref().filter(|_| bytes.len() >= LARGE);
+        let cache = self.cache.as_deref().filter(|_| bytes.len() >= LARGE);
         let functions = cache.map(|cache| Arc::new(Functions::of(cache)));
-        let sandbox = match &functions {
-            // An engine is made with its functions. What it compiles is the same.
-            Some(functions) => Self::of(self.making.clone(), self.caps, Some(functions))?,
-            None => self.clone(),
-        };
+        let sandbox =
+            functions.as_ref().map_or_else(|| Ok(self.clone()), |functions| self.with(functions))?;
         let component = Component::from_binary(&sandbox.engine, bytes)
             .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
         if let Some(functions) = functions {
@@ -131,6 +116,10 @@ impl Sandbox {
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
     }
+}
+
+fn unmade(error: wasmtime::Error) -> LoadError {
+    LoadError::Engine(format!("{error:#}"))
 }
 
 /// Returns an engine's error as one printable line, since it may contain names chosen by a guest.
