@@ -23,7 +23,7 @@ pub struct Sandbox {
     engine: Engine,
     caps: Caps,
     /// What the engine was made with, and the folder in which compiled code is cached.
-    config: Config,
+    config: Arc<Config>,
     cache: Option<PathBuf>,
     // Keeps the clock ticking while the sandbox or one of its policies exists.
     _clock: Arc<()>,
@@ -68,13 +68,14 @@ impl Sandbox {
                 }
             })
             .map_err(|e| LoadError::Engine(format!("no thread for its clock: {e}")))?;
-        Ok(Self { engine, caps, config: config.clone(), cache: cache.map(Path::to_owned), _clock: clock })
+        let (config, cache) = (Arc::new(config.clone()), cache.map(Path::to_owned));
+        Ok(Self { engine, caps, config, cache, _clock: clock })
     }
 
     /// Returns the same sandbox with an engine that uses these functions, since an engine can't be given them later. What it
     /// compiles is the same.
     fn with(&self, functions: &Arc<Functions>) -> Result<Self, LoadError> {
-        let mut config = self.config.clone();
+        let mut config = Config::clone(&self.config);
         config.enable_incremental_compilation(Arc::clone(functions) as _).map_err(unmade)?;
         Self::of(&config, self.cache.as_deref(), self.caps)
     }
