@@ -79,6 +79,14 @@ fn settings_and_the_step_are_those_that_are_given() {
     let own = rate(&[]);
     assert!(rate(&["--set", "pilot-commit.pilot=2", "--set", "pilot-commit.commit=4"]) > own);
     assert_ne!(rate(&["--groups", "4", "--rollouts", "4"]), own);
+    // The log has 1,152 rollouts. Shorter runs take smaller steps, and what the baseline pays is the budget.
+    for (budget, groups) in [("100", 2), ("3000", 24)] {
+        let told = told(&scratch, &["dump", "--budget", budget]);
+        assert_eq!(told["geometry"]["groups"], groups);
+        let pays = [&told["rollouts"], &told["baseline"]["pays"]["rollouts"]].map(|n| n.as_f64().unwrap());
+        let given = budget.parse::<f64>().unwrap();
+        assert!(pays.iter().all(|pays| (pays / given - 1.0).abs() < 0.1), "{pays:?}");
+    }
     let said = scratch.allot(&["forecast", "dump", "--set", "pilot-commit.pilots=2"]);
     assert!(said.contains("not forecast: policy `pilot-commit` has no setting `pilots`"), "{said}");
     // Text needs no quotes.

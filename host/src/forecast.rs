@@ -17,7 +17,7 @@ pub use geometry::{Geometry, advised_groups};
 
 /// Resamples of prompts for an interval.
 const RESAMPLES: usize = 200;
-/// Rollouts of a simulated run: those of the log, within bounds. More would take longer and change rates little.
+/// Rollouts of a simulated run, if none are given: those of the log, within bounds. More would take longer and mostly change rates little.
 const ROLLOUTS: std::ops::RangeInclusive<u64> = 500..=20_000;
 /// Group sizes that are tried for the baseline.
 const SIZES: [u32; 6] = [2, 3, 4, 8, 16, 32];
@@ -55,15 +55,15 @@ impl Forecast {
         (size.rollouts != self.geometry.rollouts).then_some((size, arm))
     }
 
-    /// Makes the forecast, for steps of this geometry. The first candidate is the baseline. `tell` hears
-    /// of each run that is done: how many of how many.
+    /// Makes the forecast, for runs of so many rollouts (of those of the log, if none are given) in steps of this geometry. The first
+    /// candidate is the baseline. `tell` hears of each run that is done: how many of how many.
     ///
     /// # Errors
     ///
     /// A log in which the baseline learns nothing.
     pub fn of(
         bank: Bank,
-        geometry: Geometry,
+        (geometry, budget): (Geometry, Option<u64>),
         candidates: &[Candidate],
         sandbox: &Sandbox,
         tell: &mut dyn FnMut(usize, usize),
@@ -78,7 +78,8 @@ impl Forecast {
             return Err(Error::new(what)
                 .hint("give a log with several rollouts of each prompt; eight are better than two"));
         }
-        let rollouts = (bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end());
+        let of_the_log = (bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end());
+        let rollouts = budget.unwrap_or(of_the_log);
         let (first, geometry) = (&candidates[0], geometry.within(rollouts, prompts));
         let sizes: Vec<Geometry> = SIZES.into_iter().map(|size| geometry.resized(size, prompts)).collect();
         let jobs: VecDeque<Job<'_>> = candidates

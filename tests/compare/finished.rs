@@ -115,6 +115,24 @@ fn what_a_report_leaves_out_or_warns_of_is_refused() {
 }
 
 #[test]
+fn what_a_policy_warned_of_in_its_runs_is_told() {
+    let scratch = two_policies([3, 4, 5, 6]);
+    let line = |level: &str, text: &str| {
+        format!("{}\n", json!({ "step": null, "round": null, "level": level, "text": text }))
+    };
+    let few = line("warn", "the pool has 64 prompts on offer, a step takes 128");
+    scratch.write("trl/dapo-3/log.jsonl", line("warn", "only here") + &few + &few + &line("info", "hello"));
+    scratch.write("trl/dapo-4/log.jsonl", &few);
+    scratch.write("trl/uniform-3/log.jsonl", line("info", "hello"));
+    let text = compared(&scratch, &["--runs", "trl"]);
+    let expected = "warning: the policy of `dapo` warned in 2 of 4 runs: the pool has 64 prompts on offer, a step takes 128 (and one other warning)";
+    assert!(text.contains(expected) && !text.contains("the policy of `uniform`"), "{text}");
+    scratch.write("trl/uniform-4/log.jsonl", "{}\n");
+    let text = said(&scratch, &["report", "compared"]);
+    assert!(text.contains("what its policy logged can't be read"), "{text}");
+}
+
+#[test]
 fn a_comparison_of_finished_runs_grows_and_counts_the_looks() {
     let scratch = two_policies([3, 4, 5, 6]);
     let first = ["--runs", "trl/uniform-3", "trl/uniform-4", "trl/dapo-3", "trl/dapo-4"];

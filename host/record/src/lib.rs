@@ -19,6 +19,7 @@ mod evaluations;
 mod line;
 mod times;
 mod views;
+mod warned;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,6 +37,7 @@ pub use line::{
 };
 pub use times::{Machine, Phase, Seconds, Time, Times};
 pub use views::{Asked, Views};
+pub use warned::warned;
 
 /// The result of reading or writing a record.
 pub type Result<T> = std::result::Result<T, RecordError>;

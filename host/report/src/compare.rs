@@ -11,6 +11,7 @@ mod task;
 mod teaching;
 mod uses;
 mod verdict;
+mod warned;
 
 use crate::axis::{Axis, MARGIN};
 use crate::frontier::Frontier;

@@ -99,6 +99,7 @@ impl Fold {
             prompts: BTreeMap::new(),
             end: None,
             troubles: Vec::new(),
+            warned: Vec::new(),
             open: (0, 0, 0),
         };
         Self {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use allot_record::{Evaluation, Line, Reader, RecordError, Times};
+use allot_record::{Evaluation, Line, Reader, RecordError, Times, warned};
 
 use crate::fold::Fold;
 use crate::history::{History, Rollout};
@@ -21,6 +21,10 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
     };
     let evaluations = Evaluation::read(folder).unwrap_or_else(|error| {
         troubles.push(format!("its evaluations can't be read: {error}"));
+        Vec::new()
+    });
+    let warned = warned(folder).unwrap_or_else(|error| {
+        troubles.push(format!("what its policy logged can't be read: {error}"));
         Vec::new()
     });
     let name = if path.is_dir() { path } else { folder };
@@ -47,7 +51,7 @@ pub fn read(path: &Path, each: &mut dyn FnMut(Rollout)) -> Result<History, Recor
         None if whole => troubles.push("it is unfinished: its record has no end".to_owned()),
         Some(_) | None => {}
     }
-    history.troubles = troubles;
+    (history.troubles, history.warned) = (troubles, warned);
     Ok(history)
 }
 

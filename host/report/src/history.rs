@@ -41,6 +41,8 @@ pub struct History {
     pub measured: BTreeMap<String, Measured>,
     /// Statistics of the prompts that were visited, by their numbers.
     pub prompts: BTreeMap<u32, Lessons>,
+    /// The different warnings that its policies logged.
+    pub warned: Vec<String>,
     /// Errors in the record, in words.
     pub troubles: Vec<String>,
     /// Pilots, commits and truncated rollouts of a step without an end.

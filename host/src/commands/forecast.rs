@@ -42,6 +42,9 @@ pub struct ForecastLogs {
     /// Rollouts of each prompt [default: as in the log]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(2..=1024))]
     rollouts: Option<u32>,
+    /// Rollouts that each run spends [default: as many as the log has, from 500 to 20,000]
+    #[arg(long, value_name = "ROLLOUTS", value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
+    budget: Option<u64>,
     /// Write the forecast as a page, one HTML file, too
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -77,7 +80,7 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
         from: if command.groups.or(command.rollouts).is_some() { ", as given" } else { geometry.from },
     };
     let tell = &mut |done, all| screen.draw(format_args!("{done} of {all} runs"));
-    let forecast = Forecast::of(bank, geometry, &candidates, &sandbox, tell)?;
+    let forecast = Forecast::of(bank, (geometry, command.budget), &candidates, &sandbox, tell)?;
     screen.draw("");
     if let Some(file) = &command.page {
         let page = page::of(command, &forecast, &profile, &about, (reading, pass_rates));

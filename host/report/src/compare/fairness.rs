@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::arms::{sets, told};
 use super::finals::UNJUDGED;
 use super::pairing::{pairs, repeated, why};
+use super::warned::warned;
 use super::{Runs, cost, state};
 use crate::axis::Axis;
 use crate::history::History;
@@ -43,6 +44,7 @@ pub fn look(groups: &[Runs], axis: Axis, tuning: Option<&Tuning>) -> (Vec<String
     warnings.extend(idle(groups));
     warnings.extend(unjudged(groups));
     warnings.extend(failures(groups));
+    warnings.extend(warned(groups));
     (warnings, differing)
 }
 
