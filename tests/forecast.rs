@@ -192,7 +192,7 @@ fn what_can_not_be_forecast_is_told() {
     scratch.write("log.csv", "id,reward\na,1\na,-1\nb,-1\nb,1\n");
     let said = scratch.allot(&["forecast", "log.csv"]);
     assert!(
-        said.contains("some rewards are not 0 or 1; the 58 ratios were measured with rewards of 0 and 1"),
+        said.contains("some rewards are not 0 or 1; of the 65 ratios, seven were measured with such rewards: 0, 0.5 and 1"),
         "{said}"
     );
     assert!(said.contains("× fewer, of few prompts"), "{said}");

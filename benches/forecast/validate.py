@@ -1,20 +1,20 @@
 """Holds forecasts against measured ratios: `python3 benches/forecast/validate.py ALLOT BANKS`, with the program and a folder of the banks
-that `measured.toml` names. Prints each forecast beside its measurement, and how far off they are. A third argument names the only group of
-comparisons to run: `chosen on`, `held out` or `again`."""
+that `measured.toml` names. Prints each forecast beside its measurement, and how far off they are. `--group again` forecasts the comparisons of
+that group alone. With `--spent` a simulated run is as long as `uniform` took to the target, and not as long as the log."""
 
+import argparse
 import itertools
 import json
 import math
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 
-def forecast(allot, bank, groups, rollouts, arms):
+def forecast(allot, bank, groups, rollouts, budget, arms):
     """Returns the information for a rollout of `uniform` and of each of the arms, which are of different policies."""
     sets = [f"--set={arm['policy']}.{name}={json.dumps(value)}" for arm in arms for name, value in arm.get("settings", {}).items()]
-    command = [allot, "forecast", bank, "--json", f"--groups={groups}", f"--rollouts={rollouts}", *sets]
+    command = [allot, "forecast", bank, "--json", f"--groups={groups}", f"--rollouts={rollouts}", *budget, *sets]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     uniform = said["baseline"]["information_per_1000_rollouts"]
     rates = {arm["policy"]: arm["information_per_1000_rollouts"] for arm in said["policies"]}
@@ -22,7 +22,7 @@ def forecast(allot, bank, groups, rollouts, arms):
     return uniform, [rates[arm["policy"]] for arm in arms]
 
 
-def told(allot, bank, at, arms):
+def told(allot, bank, at, arms, budget):
     """Returns how many times fewer rollouts than `uniform` each arm is forecast to need. One call forecasts all arms of a step, except
     that an arm of a policy which the call has already needs another."""
     base, rates, left = None, {}, list(enumerate(arms))
@@ -33,7 +33,7 @@ def told(allot, bank, at, arms):
             if (arm["groups"], arm["rollouts"]) == step and arm["policy"] not in policies:
                 here.append((i, arm))
                 policies.add(arm["policy"])
-        uniform, found = forecast(allot, bank, *step, [arm for _, arm in here])
+        uniform, found = forecast(allot, bank, *step, budget, [arm for _, arm in here])
         base = uniform if base is None else base
         rates |= {i: rate for (i, _), rate in zip(here, found)}
         left = [(i, arm) for i, arm in left if i not in rates]
@@ -57,17 +57,18 @@ def tau(pairs):
     return sum((sign > 0) - (sign < 0) for sign in signs) / len(signs)
 
 
-def main(allot, banks, only=None):
+def main(asked):
     groups = {}
     with open(Path(__file__).parent / "measured.toml", "rb") as file:
         comparisons = tomllib.load(file)["comparisons"]
     for comparison in comparisons:
         group = comparison.get("group", "chosen on")
-        if only not in (None, group):
+        if asked.group not in (None, group):
             continue
-        bank = str(Path(banks) / f"{comparison['bank']}.parquet")
-        arms = comparison["arms"]
-        pairs = list(zip(told(allot, bank, comparison["uniform"], arms), [arm["measured"] for arm in arms]))
+        bank = str(asked.banks / f"{comparison['bank']}.parquet")
+        arms, uniform = comparison["arms"], comparison["uniform"]
+        budget = [f"--budget={uniform['spent']}"] if asked.spent else []
+        pairs = list(zip(told(asked.allot, bank, uniform, arms, budget), [arm["measured"] for arm in arms]))
         for arm, (ratio, measured) in zip(arms, pairs):
             words = " ".join(f"{name}={value}" for name, value in arm.get("settings", {}).items())
             print(
@@ -75,8 +76,9 @@ def main(allot, banks, only=None):
                 f"forecast / measured {ratio / measured:5.2f}",
                 flush=True,
             )
-        if group == "again":
+        if group in ("again", "parts"):
             print(f"{comparison['name']}: {off(pairs)}; Kendall's tau {tau(pairs):.2f}", flush=True)
+        if group == "again":
             once = [pair for arm, pair in zip(arms, pairs) if arm["policy"] != "advantage-replay"]
             groups.setdefault("again, without advantage-replay", []).extend(once)
         groups.setdefault(group, []).extend(pairs)
@@ -84,4 +86,9 @@ def main(allot, banks, only=None):
         print(f"{group}: {off(pairs)}")
 
 
-main(*sys.argv[1:])
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("allot")
+parser.add_argument("banks", type=Path)
+parser.add_argument("--group")
+parser.add_argument("--spent", action="store_true")
+main(parser.parse_args())

@@ -306,7 +306,7 @@ fn advice(forecast: &Forecast, fit: Fit) -> String {
 /// Says what a log can't tell.
 fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
     let mut all = vec![
-        "the log can't tell what changes as the model learns. Of 58 ratios that training had measured, such forecasts were off by a \
+        "the log can't tell what changes as the model learns. Of 65 ratios that training had measured, such forecasts were off by a \
          factor of 1.6 (root mean square), 2.9 at worst"
             .to_owned(),
     ];
@@ -326,7 +326,7 @@ fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
     }
     if told.other_rewards {
         all.push(
-            "some rewards are not 0 or 1; the 58 ratios were measured with rewards of 0 and 1".to_owned(),
+            "some rewards are not 0 or 1; of the 65 ratios, seven were measured with such rewards: 0, 0.5 and 1".to_owned(),
         );
     }
     if told.versions > 1 {
