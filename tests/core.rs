@@ -553,6 +553,31 @@ fn slices_and_micro_batches_add_up_to_the_plain_twin_s_gradient() {
 }
 
 /// A step along the gradient moves an entropy bonus as far as the gradient says, at another temperature than 1, too.
+/// Threads that are more than the sequences share the work of each: products, attention, and what is done row by row.
+#[test]
+fn threads_that_share_a_sequence_change_no_bit_of_its_gradient() {
+    for (folder, precision) in folders().iter().flat_map(|f| [(f, Precision::F32), (f, Precision::Bf16)]) {
+        let case = Case::read(folder);
+        let tokens: Vec<u32> = case.ids.iter().copied().cycle().take(120).collect();
+        let sequences = [Sequence { tokens: &tokens, prompt: 4, observed: &[], mask: None }];
+        let learned = |threads| {
+            let mut core = Cpu::new(&case.checkpoint, Setup { precision, ..setup(threads) }).unwrap();
+            let how = PassOptions { temperature: 0.7, recompute: threads == 3 };
+            let loss = |i: usize, statistics: &[TokenStatistics]| TokenGradients {
+                log_probs: (0..statistics.len()).map(|t| coefficient(i, t)).collect(),
+                entropies: (0..statistics.len()).map(|t| bonus(i, t)).collect(),
+            };
+            core.learn(&sequences, how, &loss).unwrap();
+            (core.score(&sequences, how, false).unwrap(), core.gathered().unwrap())
+        };
+        let alone = learned(1);
+        assert!(alone.1.iter().any(|number| *number != 0.0));
+        for threads in [2, 3, 16] {
+            assert!(learned(threads) == alone, "{} in {precision:?}: {threads} threads", name(folder));
+        }
+    }
+}
+
 #[test]
 fn the_gradient_of_entropies_is_their_slope() {
     for folder in folders() {

@@ -133,7 +133,8 @@ impl Element for Pair {
     }
 
     #[inline(always)]
-    fn rows<'a>(
+    fn rows<'a, S: Simd, U: Unit<S, Element = Self>>(
+        unit: U,
         (numbers, stride, len): (&'a [f32], usize, usize),
         count: usize,
         inner: Range<usize>,
@@ -145,13 +146,14 @@ impl Element for Pair {
         }
         let rows = scratch.chunks_exact_mut(size.max(1)).zip(numbers.chunks(stride)).take(count);
         for (pairs, row) in rows {
-            pack(&row[2 * inner.start..len.min(2 * inner.end)], pairs);
+            pack(unit, &row[2 * inner.start..len.min(2 * inner.end)], pairs);
         }
         (scratch, size)
     }
 
     #[inline(always)]
-    fn turn(
+    fn turn<S: Simd, U: Unit<S, Element = Self>>(
+        unit: U,
         (rows, stride, len): (&[f32], usize, usize),
         used: usize,
         inner: Range<usize>,
@@ -166,7 +168,7 @@ impl Element for Pair {
         for from in inner.clone().step_by(LINE) {
             let to = inner.end.min(from + LINE);
             for column in 0..used {
-                pack(&rows[column * stride..][2 * from..len.min(2 * to)], &mut line);
+                pack(unit, &rows[column * stride..][2 * from..len.min(2 * to)], &mut line);
                 let places = panel[(from - inner.start) * width + column..].iter_mut().step_by(width);
                 places.zip(&line[..to - from]).for_each(|(place, pair)| *place = *pair);
             }
@@ -174,18 +176,29 @@ impl Element for Pair {
     }
 
     #[inline(always)]
-    fn line(
+    fn line<S: Simd, U: Unit<S, Element = Self>>(
+        unit: U,
         (numbers, stride, len): (&[f32], usize, usize),
         inner: usize,
         columns: Range<usize>,
         line: &mut [Pair],
     ) {
         let first = &numbers[2 * inner * stride..][columns.clone()];
-        let Some(second) = (2 * inner + 1 < len).then(|| &numbers[(2 * inner + 1) * stride..][columns])
-        else {
-            return line.iter_mut().zip(first).for_each(|(place, a)| *place = pair(*a, 0.0));
-        };
-        line.iter_mut().zip(first.iter().zip(second)).for_each(|(place, (a, b))| *place = pair(*a, *b));
+        let second = (2 * inner + 1 < len).then(|| &numbers[(2 * inner + 1) * stride..][columns]);
+        let (lines, line) = line.as_chunks_mut::<LINE>();
+        let (firsts, first) = first.as_chunks::<LINE>();
+        let (seconds, second) = second.unwrap_or_default().as_chunks::<LINE>();
+        let mut last = [[0.0; LINE]; 2];
+        if seconds.len() == lines.len() {
+            for ((line, first), second) in lines.iter_mut().zip(firsts).zip(seconds) {
+                *line = unit.both(&[*first, *second]);
+            }
+        } else {
+            lines.iter_mut().zip(firsts).for_each(|(line, first)| *line = unit.both(&[*first, [0.0; LINE]]));
+        }
+        last[0][..first.len()].copy_from_slice(first);
+        last[1][..second.len()].copy_from_slice(second);
+        line.copy_from_slice(&unit.both(&last)[..line.len()]);
     }
 
     fn scratch() -> &'static LocalKey<Cell<(Vec<Pair>, Vec<Pair>)>> {
@@ -193,15 +206,22 @@ impl Element for Pair {
     }
 }
 
-/// Packs adjacent numbers into pairs. What is missing is zero.
+/// Packs adjacent numbers into whole lines of pairs. What is missing is zero.
 #[inline(always)]
-fn pack(numbers: &[f32], pairs: &mut [Pair]) {
-    let (whole, rest) = numbers.as_chunks::<2>();
-    pairs.iter_mut().zip(whole).for_each(|(place, [a, b])| *place = pair(*a, *b));
-    let (_, after) = pairs.split_at_mut(whole.len().min(pairs.len()));
-    after.fill(0);
-    if let (Some(place), [last]) = (after.first_mut(), rest) {
-        *place = pair(*last, 0.0);
+fn pack<S: Simd, U: Unit<S, Element = Pair>>(unit: U, numbers: &[f32], pairs: &mut [Pair]) {
+    let (lines, _) = pairs.as_chunks_mut::<LINE>();
+    let (whole, rest) = numbers.as_chunks::<{ 2 * LINE }>();
+    let line = |numbers: &[f32; 2 * LINE]| {
+        let (halves, _) = numbers.as_chunks::<LINE>();
+        unit.adjacent(&[halves[0], halves[1]])
+    };
+    lines.iter_mut().zip(whole).for_each(|(place, numbers)| *place = line(numbers));
+    let after = &mut lines[whole.len()..];
+    after.as_flattened_mut().fill(0);
+    if let Some(place) = after.first_mut() {
+        let mut last = [0.0; 2 * LINE];
+        last[..rest.len()].copy_from_slice(rest);
+        *place = line(&last);
     }
 }
 

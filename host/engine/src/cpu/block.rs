@@ -6,11 +6,13 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::arena::{Arena, BlockMatrix, HeadNormPlaces};
 use super::attention::{AttentionScratch, Heads, Span, attend};
 use super::attention_back::{BackScratch, attend_back};
 use super::experts::KeptExperts;
-use super::half::is_apart;
+use super::half::{is_apart, share};
 use super::head_pass::Mixed;
 use super::kernels::{norm, norm_back, rotate, rotate_back, wide};
 use super::weights::{Gradients, Weights, sized};
@@ -136,7 +138,7 @@ impl Block<'_> {
         kept.x.clear();
         kept.x.extend_from_slice(x);
         let normed = sized(&mut kept.normed1, x.len());
-        w.enter(block.norm1.as_ref(), x, normed, sized(&mut kept.scales1, n));
+        w.enter(block.norm1.as_ref(), x, normed, sized(&mut kept.scales1, n), threads);
         let qkv = sized(&mut kept.qkv, n * heads.row());
         w.linear(layer, BlockMatrix::Qkv, normed, qkv, false, threads);
         if let Some(norms) = &block.head_norms {
@@ -151,7 +153,7 @@ impl Block<'_> {
         if apart {
             let half = sized(&mut kept.half1, x.len());
             w.linear(layer, BlockMatrix::Out, mixed, half, false, threads);
-            w.join(block.after1.as_ref(), half, x, sized(&mut kept.after1, n), &mut scratch.above);
+            w.join(block.after1.as_ref(), half, x, sized(&mut kept.after1, n), &mut scratch.above, threads);
         } else {
             w.linear(layer, BlockMatrix::Out, mixed, x, true, threads);
         }
@@ -159,20 +161,27 @@ impl Block<'_> {
         kept.middle.clear();
         kept.middle.extend_from_slice(x);
         let normed = sized(&mut kept.normed2, x.len());
-        w.enter(block.norm2.as_ref(), x, normed, sized(&mut kept.scales2, n));
+        w.enter(block.norm2.as_ref(), x, normed, sized(&mut kept.scales2, n), threads);
         if let Some(mixture) = w.mixture(layer, threads) {
             mixture.forward(normed, sized(&mut kept.half2, x.len()), &mut kept.experts);
         } else {
             let gate_up = sized(&mut kept.gate_up, n * 2 * shape.intermediate);
             w.linear(layer, BlockMatrix::GateUp, normed, gate_up, false, threads);
             let activated = sized(&mut kept.activated, n * shape.intermediate);
-            w.activate(gate_up, activated);
+            w.activate(gate_up, activated, threads);
             if !apart {
                 return w.linear(layer, BlockMatrix::Down, activated, x, true, threads);
             }
             w.linear(layer, BlockMatrix::Down, activated, sized(&mut kept.half2, x.len()), false, threads);
         }
-        w.join(block.after2.as_ref(), &kept.half2, x, sized(&mut kept.after2, n), &mut scratch.above);
+        w.join(
+            block.after2.as_ref(),
+            &kept.half2,
+            x,
+            sized(&mut kept.after2, n),
+            &mut scratch.above,
+            threads,
+        );
     }
 
     /// Runs the backward pass: replaces the gradient of the output by that of the input, and adds
@@ -191,7 +200,7 @@ impl Block<'_> {
         let mixture = w.mixture(layer, threads);
         if apart || mixture.is_some() {
             let (made, Scratch { half, above, .. }) = ((&kept.half2[..], &kept.after2[..]), &mut *scratch);
-            w.join_back(block.after2.as_ref(), made, dx, half, above, gradients);
+            w.join_back(block.after2.as_ref(), made, dx, (half, above), gradients, threads);
         }
         let dnormed = sized(&mut scratch.d_width, dx.len());
         if let Some(mixture) = mixture {
@@ -202,15 +211,15 @@ impl Block<'_> {
             let of = (&kept.activated[..], dhalf, &mut *dactivated);
             w.linear_back(gradients, layer, BlockMatrix::Down, of, threads);
             let dgate_up = sized(&mut scratch.f2_width, n * 2 * f);
-            w.activate_back(&kept.gate_up, dactivated, dgate_up);
+            w.activate_back(&kept.gate_up, dactivated, dgate_up, threads);
             let of = (&kept.normed2[..], &*dgate_up, &mut *dnormed);
             w.linear_back(gradients, layer, BlockMatrix::GateUp, of, threads);
         }
-        w.enter_back(block.norm2.as_ref(), (&kept.middle, &kept.scales2), dnormed, dx, gradients);
+        w.enter_back(block.norm2.as_ref(), (&kept.middle, &kept.scales2), dnormed, dx, gradients, threads);
 
         if apart {
             let (made, Scratch { half, above, .. }) = ((&kept.half1[..], &kept.after1[..]), &mut *scratch);
-            w.join_back(block.after1.as_ref(), made, dx, half, above, gradients);
+            w.join_back(block.after1.as_ref(), made, dx, (half, above), gradients, threads);
         }
         let dhalf = if apart { &scratch.half } else { &*dx };
         let dmixed = sized(&mut scratch.q_width, n * heads.query * heads.width);
@@ -225,7 +234,7 @@ impl Block<'_> {
         }
         let dnormed = sized(&mut scratch.d_width, dx.len());
         w.linear_back(gradients, layer, BlockMatrix::Qkv, (&kept.normed1, dqkv, dnormed), threads);
-        w.enter_back(block.norm1.as_ref(), (&kept.x, &kept.scales1), dnormed, dx, gradients);
+        w.enter_back(block.norm1.as_ref(), (&kept.x, &kept.scales1), dnormed, dx, gradients, threads);
     }
 
     /// Applies the norms of query and key heads: from `raw`, `[N, W]`, to `qkv`.
@@ -268,20 +277,25 @@ impl Block<'_> {
     }
 
     /// Rotates the queries and keys of every token by its position.
-    fn turn(&self, qkv: &mut [f32], turn: impl Fn(&mut [f32], &[f32], &[f32])) {
+    fn turn(&self, qkv: &mut [f32], turn: impl Fn(&mut [f32], &[f32], &[f32]) + Sync) {
         let heads = self.weights.heads();
         let turned = (heads.query + heads.kv) * heads.width;
-        wide(
-            #[inline(always)]
-            || {
-                for span in self.spans {
-                    for (position, token) in (span.prompt.len()..).zip(span.own.clone()) {
-                        let Some((cos, sin)) = self.rope.at(self.layer, position) else { return };
-                        turn(&mut qkv[token * heads.row()..][..turned], cos, sin);
-                    }
-                }
-            },
-        );
+        for span in self.spans {
+            let qkv = &mut qkv[span.own.start * heads.row()..span.own.end * heads.row()];
+            let tokens = share(span.own.len(), self.threads);
+            qkv.par_chunks_mut(tokens * heads.row()).enumerate().for_each(|(part, qkv)| {
+                wide(
+                    #[inline(always)]
+                    || {
+                        let first = span.prompt.len() + part * tokens;
+                        for (position, row) in (first..).zip(qkv.chunks_exact_mut(heads.row())) {
+                            let Some((cos, sin)) = self.rope.at(self.layer, position) else { return };
+                            turn(&mut row[..turned], cos, sin);
+                        }
+                    },
+                );
+            });
+        }
     }
 }
 

@@ -349,20 +349,20 @@ impl Decode<'_> {
         let (block, d) = (&w.arena.blocks[layer], shape.hidden);
         let StepScratch { x, normed, scales, gate_up, activated, half, above, experts, parts, .. } = scratch;
         let (normed, scales) = (sized(normed, n * d), sized(scales, n));
-        w.enter(block.norm2.as_ref(), x, normed, scales);
+        w.enter(block.norm2.as_ref(), x, normed, scales, 1);
         if let Some(mixture) = w.mixture(layer, threads) {
             mixture.forward(normed, sized(half, n * d), experts);
         } else {
             let gate_up = sized(gate_up, n * 2 * shape.intermediate);
             self.laid.of_block(layer, BlockMatrix::GateUp).by(threads, normed, gate_up, false, parts);
             let activated = sized(activated, n * shape.intermediate);
-            w.activate(gate_up, activated);
+            w.activate(gate_up, activated, 1);
             let down = self.laid.of_block(layer, BlockMatrix::Down);
             if !is_apart(shape) {
                 return down.by(threads, activated, x, true, parts);
             }
             down.by(threads, activated, sized(half, n * d), false, parts);
         }
-        w.join(block.after2.as_ref(), half, x, scales, above);
+        w.join(block.after2.as_ref(), half, x, scales, above, 1);
     }
 }

@@ -4,12 +4,14 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::thread::LocalKey;
 
+use pulp::Simd;
+
 use super::instruction::Instruction;
 use super::kernels::{copy, wide_op};
-use super::unit::{LINE, Multiply, Singly};
+use super::unit::{LINE, Multiply, Singly, Unit};
 
 /// An element of a product's side in memory: a number, or a pair of numbers adjacent along the inner
-/// index. Positions along that index are counted in elements here, lengths of rows in numbers.
+/// index. Positions along that index are counted in elements here, lengths of rows in numbers. The unit rounds numbers.
 pub trait Element: Copy + Default + Send + Sync + 'static {
     const NUMBERS: usize;
     /// What is packed ends at a multiple of so many elements along the inner index, with zeros after the last.
@@ -21,7 +23,8 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
     /// Returns elements of `count` rows, in place or in `scratch`, up to a multiple of [`STEP`](Self::STEP), and the distance
     /// between rows.
     /// `rows` is `(numbers, distance, numbers per row)`.
-    fn rows<'a>(
+    fn rows<'a, S: Simd, U: Unit<S, Element = Self>>(
+        unit: U,
         rows: (&'a [f32], usize, usize),
         count: usize,
         inner: Range<usize>,
@@ -30,10 +33,23 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
 
     /// Transposes `used` rows into the columns of a panel `width` wide; further columns are zero.
     /// `rows` is `(numbers, distance, numbers per row)`.
-    fn turn(rows: (&[f32], usize, usize), used: usize, inner: Range<usize>, width: usize, panel: &mut [Self]);
+    fn turn<S: Simd, U: Unit<S, Element = Self>>(
+        unit: U,
+        rows: (&[f32], usize, usize),
+        used: usize,
+        inner: Range<usize>,
+        width: usize,
+        panel: &mut [Self],
+    );
 
     /// Copies one inner index of some adjacent columns of `[len, stride]` numbers.
-    fn line(numbers: (&[f32], usize, usize), inner: usize, columns: Range<usize>, line: &mut [Self]);
+    fn line<S: Simd, U: Unit<S, Element = Self>>(
+        unit: U,
+        numbers: (&[f32], usize, usize),
+        inner: usize,
+        columns: Range<usize>,
+        line: &mut [Self],
+    );
 
     /// Returns thread-local buffers for parts of both sides.
     fn scratch() -> &'static LocalKey<Cell<(Vec<Self>, Vec<Self>)>>;
@@ -53,7 +69,8 @@ impl Element for f32 {
     }
 
     #[inline(always)]
-    fn rows<'a>(
+    fn rows<'a, S: Simd, U: Unit<S, Element = f32>>(
+        _: U,
         (numbers, stride, _): (&'a [f32], usize, usize),
         _: usize,
         inner: Range<usize>,
@@ -63,7 +80,8 @@ impl Element for f32 {
     }
 
     #[inline(always)]
-    fn turn(
+    fn turn<S: Simd, U: Unit<S, Element = f32>>(
+        _: U,
         (rows, stride, _): (&[f32], usize, usize),
         used: usize,
         inner: Range<usize>,
@@ -85,7 +103,8 @@ impl Element for f32 {
     }
 
     #[inline(always)]
-    fn line(
+    fn line<S: Simd, U: Unit<S, Element = f32>>(
+        _: U,
         (numbers, stride, _): (&[f32], usize, usize),
         inner: usize,
         columns: Range<usize>,

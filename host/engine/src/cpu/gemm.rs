@@ -149,11 +149,11 @@ impl<E: Element> Multiply for Product<'_, E> {
                 let k1 = k.min(k0 + inner);
                 let size = (k1 - k0).next_multiple_of(E::STEP) * width;
                 for (column, right) in columns.clone().step_by(width).zip(right.chunks_exact_mut(size)) {
-                    lay(&b, k0..k1, column, width, right);
+                    lay(unit, &b, k0..k1, column, width, right);
                 }
                 for some in (0..rows).step_by(together) {
                     let taken = together.min(rows - some);
-                    let group = Group::of(&a, from + some, taken, k0..k1, left, U::MATRICES);
+                    let group = Group::of(unit, (&a, from + some, taken), k0..k1, left);
                     for (i, row) in (some..some + taken).step_by(U::ROWS).enumerate() {
                         let (side, taken) = (group.side(i, U::ROWS), U::ROWS.min(rows - row));
                         let y = &mut y[row * stride + columns.start..];
@@ -181,28 +181,26 @@ struct Group<'a, E> {
 
 impl<'a, E: Element> Group<'a, E> {
     #[inline(always)]
-    fn of(
-        a: &Mat<'a>,
-        row: usize,
-        rows: usize,
+    fn of<S: Simd, U: Unit<S, Element = E>>(
+        unit: U,
+        (a, row, rows): (&Mat<'a>, usize, usize),
         inner: std::ops::Range<usize>,
         scratch: &'a mut Vec<E>,
-        matrices: bool,
     ) -> Self {
         if !a.turned {
             let of = (&a.data[row * a.stride..], a.stride, a.cols);
-            let (data, stride) = E::rows(of, rows, inner, scratch);
+            let (data, stride) = E::rows(unit, of, rows, inner, scratch);
             return Self { data, stride, tile: None };
         }
-        if matrices {
-            return Self::turned(a, row, rows, inner, scratch);
+        if U::MATRICES {
+            return Self::turned(unit, (a, row, rows), inner, scratch);
         }
         // Whole cache lines are read, and a tile's rows become adjacent. Tiles are one line apart;
         // otherwise the same numbers of all tiles would compete for one place in the cache.
         let (size, mut line) = (inner.len() * ROWS + LINE, [E::default(); GROUP]);
         scratch.resize(rows.div_ceil(ROWS) * size, E::default());
         for (i, k) in inner.enumerate() {
-            E::line((a.data, a.stride, a.rows), k, row..row + rows, &mut line[..rows]);
+            E::line(unit, (a.data, a.stride, a.rows), k, row..row + rows, &mut line[..rows]);
             let (parts, rest) = line[..rows].as_chunks::<ROWS>();
             let mut at = i * ROWS;
             for part in parts {
@@ -219,10 +217,9 @@ impl<'a, E: Element> Group<'a, E> {
     /// Transposes the rows of a transposed side, for instructions that take rows. Rows are one line further apart, as tiles are
     /// above.
     #[inline(always)]
-    fn turned(
-        a: &Mat<'a>,
-        row: usize,
-        rows: usize,
+    fn turned<S: Simd, U: Unit<S, Element = E>>(
+        unit: U,
+        (a, row, rows): (&Mat<'a>, usize, usize),
         inner: std::ops::Range<usize>,
         scratch: &'a mut Vec<E>,
     ) -> Self {
@@ -234,7 +231,7 @@ impl<'a, E: Element> Group<'a, E> {
         for (first, k) in inner.clone().step_by(LINE).enumerate() {
             let known = LINE.min(inner.end - k);
             for (k, line) in (k..k + known).zip(&mut lines) {
-                E::line((a.data, a.stride, a.rows), k, row..row + rows, &mut line[..rows]);
+                E::line(unit, (a.data, a.stride, a.rows), k, row..row + rows, &mut line[..rows]);
             }
             lines[known..].fill([E::default(); MOST]);
             for (i, places) in scratch.chunks_exact_mut(stride).take(rows).enumerate() {
@@ -265,16 +262,23 @@ pub fn aligned<E: Element>(scratch: &mut Vec<E>, len: usize) -> &mut [E] {
 
 /// Packs a panel of the right side: `width` columns from `column` on, with zeros past the last.
 #[inline(always)]
-fn lay<E: Element>(b: &Mat<'_>, inner: std::ops::Range<usize>, column: usize, width: usize, panel: &mut [E]) {
+fn lay<E: Element, S: Simd, U: Unit<S, Element = E>>(
+    unit: U,
+    b: &Mat<'_>,
+    inner: std::ops::Range<usize>,
+    column: usize,
+    width: usize,
+    panel: &mut [E],
+) {
     let used = width.min(b.seen().1 - column);
     let (panel, after) = panel.split_at_mut(inner.len() * width);
     after.fill(E::default());
     if b.turned {
-        return E::turn((&b.data[column * b.stride..], b.stride, b.cols), used, inner, width, panel);
+        return E::turn(unit, (&b.data[column * b.stride..], b.stride, b.cols), used, inner, width, panel);
     }
     for (k, panel) in inner.zip(panel.chunks_exact_mut(width)) {
         let (elements, rest) = panel.split_at_mut(used);
-        E::line((b.data, b.stride, b.rows), k, column..column + used, elements);
+        E::line(unit, (b.data, b.stride, b.rows), k, column..column + used, elements);
         rest.fill(E::default());
     }
 }

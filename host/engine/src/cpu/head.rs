@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::gemm::Mat;
+use super::half::share;
 use super::kernels::{capped, exp, uncapped, wide};
 use super::weights::{Gradients, Weights, sized};
 use crate::core::{TokenGradients, TokenStatistics};
@@ -99,40 +102,13 @@ impl Head<'_> {
         scratch: &mut [f32],
     ) {
         let (v, d, n) = (self.weights.arena.shape.vocabulary, self.weights.arena.shape.hidden, rows.len());
-        let of = targets.iter().zip(statistics).zip(dlog_probs);
-        for (i, (logits, ((target, statistics), dlog_prob))) in
-            scratch.chunks_exact_mut(v).zip(of).enumerate()
-        {
-            let target = *target as usize;
-            let log_sum = logits[target] - statistics.log_prob;
-            let scaled =
-                |slope: &f32| slope / self.temperature / self.weights.arena.shape.variant.logits as f32;
-            let (scale, bonus) = (scaled(dlog_prob), dentropies.get(i).map_or(0.0, scaled));
-            // Logits are already divided by the temperature here.
-            let cap = self.weights.arena.shape.variant.logit_cap.map(|cap| cap as f32 / self.temperature);
-            let own = scale * cap.map_or(1.0, |cap| uncapped(logits[target], cap));
-            let entropy = statistics.entropy;
-            wide(
-                #[inline(always)]
-                || match (cap, bonus == 0.0) {
-                    (None, true) => logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
-                    (None, false) => logits.iter_mut().for_each(|l| {
-                        let log_prob = *l - log_sum;
-                        *l = -exp(log_prob) * (scale + bonus * (log_prob + entropy));
-                    }),
-                    (Some(cap), true) => {
-                        for l in &mut *logits {
-                            *l = -exp(*l - log_sum) * scale * uncapped(*l, cap);
-                        }
-                    }
-                    (Some(cap), false) => logits.iter_mut().for_each(|l| {
-                        let log_prob = *l - log_sum;
-                        *l = -exp(log_prob) * (scale + bonus * (log_prob + entropy)) * uncapped(*l, cap);
-                    }),
-                },
-            );
-            logits[target] += own;
-        }
+        let share = share(n, self.threads);
+        scratch[..n * v].par_chunks_mut(share * v).enumerate().for_each(|(part, logits)| {
+            for (i, logits) in (part * share..).zip(logits.chunks_exact_mut(v)) {
+                let slopes = (dlog_probs[i], dentropies.get(i).copied().unwrap_or_default());
+                self.slope(logits, targets[i] as usize, &statistics[i], slopes);
+            }
+        });
         let place = &self.weights.arena.head;
         let dlogits = Mat::of(&scratch[..n * v], n, v);
         let head = Mat::of(&self.weights.base[place.clone()], v, d);
@@ -142,6 +118,44 @@ impl Head<'_> {
         if let Some(dhead) = gradients.of(place) {
             arithmetic.product(dhead, d, true, dlogits.t(), Mat::of(&x[own], n, d), self.threads);
         }
+    }
+
+    /// Replaces a row's logits by their gradient.
+    fn slope(
+        &self,
+        logits: &mut [f32],
+        target: usize,
+        statistics: &TokenStatistics,
+        (dlog_prob, dentropy): (f32, f32),
+    ) {
+        let variant = &self.weights.arena.shape.variant;
+        let log_sum = logits[target] - statistics.log_prob;
+        let scaled = |slope: f32| slope / self.temperature / variant.logits as f32;
+        let (scale, bonus) = (scaled(dlog_prob), scaled(dentropy));
+        // Logits are already divided by the temperature here.
+        let cap = variant.logit_cap.map(|cap| cap as f32 / self.temperature);
+        let own = scale * cap.map_or(1.0, |cap| uncapped(logits[target], cap));
+        let entropy = statistics.entropy;
+        wide(
+            #[inline(always)]
+            || match (cap, bonus == 0.0) {
+                (None, true) => logits.iter_mut().for_each(|l| *l = -exp(*l - log_sum) * scale),
+                (None, false) => logits.iter_mut().for_each(|l| {
+                    let log_prob = *l - log_sum;
+                    *l = -exp(log_prob) * (scale + bonus * (log_prob + entropy));
+                }),
+                (Some(cap), true) => {
+                    for l in &mut *logits {
+                        *l = -exp(*l - log_sum) * scale * uncapped(*l, cap);
+                    }
+                }
+                (Some(cap), false) => logits.iter_mut().for_each(|l| {
+                    let log_prob = *l - log_sum;
+                    *l = -exp(log_prob) * (scale + bonus * (log_prob + entropy)) * uncapped(*l, cap);
+                }),
+            },
+        );
+        logits[target] += own;
     }
 
     /// Returns the logits of some rows, divided by the temperature; masked tokens get a very low logit.
@@ -155,22 +169,30 @@ impl Head<'_> {
             let (arithmetic, x) = (self.weights.arithmetic, Mat::of(x, rows.len(), d));
             arithmetic.product(logits, v, false, x, head.t(), self.threads);
         }
-        finish(&self.weights.arena.shape.variant, logits);
-        if self.temperature != 1.0 {
-            let scale = 1.0 / self.temperature;
-            wide(
-                #[inline(always)]
-                || logits.iter_mut().for_each(|l| *l *= scale),
-            );
-        }
-        let masks = self.masks.get(rows).unwrap_or_default();
-        logits.chunks_exact_mut(v).zip(masks).for_each(|(logits, kept)| leave(logits, kept));
+        let (share, masks) = (share(rows.len(), self.threads), self.masks.get(rows).unwrap_or_default());
+        logits.par_chunks_mut(share * v).enumerate().for_each(|(part, logits)| {
+            finish(&self.weights.arena.shape.variant, logits);
+            if self.temperature != 1.0 {
+                let scale = 1.0 / self.temperature;
+                wide(
+                    #[inline(always)]
+                    || logits.iter_mut().for_each(|l| *l *= scale),
+                );
+            }
+            let masks = masks.get(part * share..).unwrap_or_default();
+            logits.chunks_exact_mut(v).zip(masks).for_each(|(logits, kept)| leave(logits, kept));
+        });
         logits
     }
 
     fn statistics(&self, logits: &[f32], targets: &[u32]) -> Vec<TokenStatistics> {
-        let rows = logits.chunks_exact(self.weights.arena.shape.vocabulary).zip(targets);
-        rows.map(|(logits, target)| TokenStatistics::of(logits, *target as usize)).collect()
+        let (v, share) = (self.weights.arena.shape.vocabulary, share(targets.len(), self.threads));
+        let shares = logits.par_chunks(share * v).zip(targets.par_chunks(share));
+        let of_rows = |(logits, targets): (&[f32], &[u32])| -> Vec<TokenStatistics> {
+            let rows = logits.chunks_exact(v).zip(targets);
+            rows.map(|(logits, target)| TokenStatistics::of(logits, *target as usize)).collect()
+        };
+        shares.map(of_rows).collect::<Vec<_>>().concat()
     }
 
     /// Returns the number of rows whose logits fit.

@@ -3,6 +3,8 @@
 //! Loops are written so that the compiler vectorizes them; [`wide`] lets it use the machine's
 //! widest vectors.
 
+use std::ops::Range;
+
 use super::unit::LINE;
 
 /// Runs a loop compiled for the widest vectors of this machine.
@@ -221,6 +223,27 @@ pub fn norm_back(
                     for ((dw, x), dy) in dweight.iter_mut().zip(x).zip(dy) {
                         *dw += x * s * dy;
                     }
+                }
+            }
+        },
+    );
+}
+
+/// The rest of the norm's backward pass for some columns: adds to the gradient of their weights, row after row as [`norm_back`] does.
+pub fn gain_back(
+    x: &[f32],
+    width: usize,
+    scales: &[f32],
+    dy: &[f32],
+    columns: Range<usize>,
+    dweight: &mut [f32],
+) {
+    wide(
+        #[inline(always)]
+        || {
+            for ((x, dy), s) in x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(scales) {
+                for ((dw, x), dy) in dweight.iter_mut().zip(&x[columns.clone()]).zip(&dy[columns.clone()]) {
+                    *dw += x * s * dy;
                 }
             }
         },

@@ -25,7 +25,7 @@ impl Decode<'_> {
         let (block, d, q) = (&w.arena.blocks[layer], w.arena.shape.hidden, heads.query * heads.width);
         let StepScratch { x, normed, scales, qkv, mixed, half, above, scores, parts, .. } = scratch;
         let (normed, scales) = (sized(normed, n * d), sized(scales, n));
-        w.enter(block.norm1.as_ref(), x, normed, scales);
+        w.enter(block.norm1.as_ref(), x, normed, scales, 1);
         let qkv = sized(qkv, n * heads.row());
         self.laid.of_block(layer, BlockMatrix::Qkv).by(threads, normed, qkv, false, parts);
         if let Some(bias) = &block.matrix(BlockMatrix::Qkv).bias {
@@ -47,7 +47,7 @@ impl Decode<'_> {
         if is_apart(&w.arena.shape) {
             let half = sized(half, n * d);
             out.by(threads, mixed, half, false, parts);
-            w.join(block.after1.as_ref(), half, x, scales, above);
+            w.join(block.after1.as_ref(), half, x, scales, above, 1);
         } else {
             out.by(threads, mixed, x, true, parts);
         }

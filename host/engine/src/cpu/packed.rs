@@ -3,16 +3,16 @@
 
 use std::cell::Cell;
 
+use pulp::Simd;
 use rayon::prelude::*;
 
 use super::arena::{Arena, BlockMatrix};
 use super::arithmetic::Arithmetic;
 use super::element::Element as _;
 use super::instruction::Instruction;
-use super::kernels::wide;
 use super::lora::Adapters;
 use super::panels::Panels;
-use super::unit::Pair;
+use super::unit::{Multiply, Pair, Unit};
 
 /// A model's weights in panels, adapters merged.
 #[derive(Default)]
@@ -74,10 +74,10 @@ impl PackedMatrix {
     /// Packs a matrix with contiguous rows.
     pub fn pack(&mut self, arithmetic: Arithmetic, weights: &[f32], outputs: usize, inputs: usize) {
         match (arithmetic, &mut *self) {
-            (Arithmetic::Single, Self::Single(panels)) => panels.pack(weights, outputs, inputs),
+            (Arithmetic::Single, Self::Single(panels)) => panels.pack(None, weights, outputs, inputs),
             (Arithmetic::Bf16(instruction), Self::Bf16(panels, by)) => {
                 *by = instruction;
-                panels.pack(weights, outputs, inputs);
+                panels.pack(instruction, weights, outputs, inputs);
             }
             (Arithmetic::Single, _) => {
                 *self = Self::Single(Panels::default());
@@ -95,7 +95,7 @@ impl PackedMatrix {
         match self {
             Self::Single(panels) => panels.product(None, x, y, add),
             Self::Bf16(panels, instruction) => {
-                in_pairs(x, panels.inputs, |x| panels.product(*instruction, x, y, add));
+                in_pairs(*instruction, x, panels.inputs, |x| panels.product(*instruction, x, y, add));
             }
         }
     }
@@ -124,7 +124,9 @@ impl PackedMatrix {
         match self {
             Self::Single(panels) => panels.shared(None, x, y, add, threads, rooms),
             Self::Bf16(panels, instruction) => {
-                in_pairs(x, panels.inputs, |x| panels.shared(*instruction, x, y, add, threads, rooms));
+                in_pairs(*instruction, x, panels.inputs, |x| {
+                    panels.shared(*instruction, x, y, add, threads, rooms)
+                });
             }
         }
     }
@@ -135,17 +137,31 @@ thread_local! {
 }
 
 /// Runs on rows of `inputs` numbers, rounded to bf16.
-fn in_pairs(x: &[f32], inputs: usize, run: impl FnOnce(&[Pair])) {
+fn in_pairs(instruction: Option<Instruction>, x: &[f32], inputs: usize, run: impl FnOnce(&[Pair])) {
     let mut pairs = PAIRS.take();
     let (rows, inner) = (x.len() / inputs.max(1), inputs.div_ceil(2).next_multiple_of(Pair::STEP));
-    wide(
-        #[inline(always)]
-        || {
-            Pair::rows((x, inputs, inputs), rows, 0..inner, &mut pairs);
-        },
-    );
+    Pair::run(Rounding { x, inputs, rows, inner, pairs: &mut pairs }, instruction);
     run(&pairs[..rows * inner]);
     PAIRS.set(pairs);
+}
+
+/// The rounding of rows.
+struct Rounding<'a> {
+    x: &'a [f32],
+    inputs: usize,
+    rows: usize,
+    inner: usize,
+    pairs: &'a mut Vec<Pair>,
+}
+
+impl Multiply for Rounding<'_> {
+    type Element = Pair;
+
+    #[inline(always)]
+    fn with<S: Simd, U: Unit<S, Element = Pair>>(self, _: S, unit: U) {
+        let Self { x, inputs, rows, inner, pairs } = self;
+        Pair::rows(unit, (x, inputs, inputs), rows, 0..inner, pairs);
+    }
 }
 
 #[cfg(test)]

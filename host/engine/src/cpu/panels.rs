@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::element::Element;
 use super::gemm::INNER;
 use super::instruction::Instruction;
-use super::kernels::{wide, wide_op};
+use super::kernels::wide_op;
 use super::tile::{columns, start};
 use super::unit::{LINE, Multiply, Side, Tile, Unit};
 
@@ -37,17 +37,14 @@ pub struct Panels<E> {
 
 impl<E: Element> Panels<E> {
     /// Packs a matrix with contiguous rows.
-    pub fn pack(&mut self, weights: &[f32], outputs: usize, inputs: usize) {
+    pub fn pack(&mut self, instruction: Option<Instruction>, weights: &[f32], outputs: usize, inputs: usize) {
         let (width, inner) = (wide_op(Width), inputs.div_ceil(E::NUMBERS).next_multiple_of(E::STEP));
         let panels = outputs.div_ceil(width);
         self.elements.resize(panels * width * inner + LINE, E::default());
         let start = start(&self.elements);
         let places = self.elements[start..].par_chunks_exact_mut((width * inner).max(1));
         places.zip(weights.par_chunks((width * inputs).max(1))).for_each(|(panel, rows)| {
-            wide(
-                #[inline(always)]
-                || E::turn((rows, inputs, inputs), rows.len() / inputs, 0..inner, width, panel),
-            );
+            E::run(Packing { rows, inputs, inner, width, panel }, instruction);
         });
         (self.start, self.outputs, self.inputs, self.inner, self.width) =
             (start, outputs, inputs, inner, width);
@@ -113,6 +110,25 @@ impl<E: Element> Panels<E> {
     fn panel(&self, number: usize) -> &[E] {
         let size = self.width * self.inner;
         &self.elements[self.start + number * size..][..size]
+    }
+}
+
+/// The packing of a panel.
+struct Packing<'a, E> {
+    rows: &'a [f32],
+    inputs: usize,
+    inner: usize,
+    width: usize,
+    panel: &'a mut [E],
+}
+
+impl<E: Element> Multiply for Packing<'_, E> {
+    type Element = E;
+
+    #[inline(always)]
+    fn with<S: Simd, U: Unit<S, Element = E>>(self, _: S, unit: U) {
+        let Self { rows, inputs, inner, width, panel } = self;
+        E::turn(unit, (rows, inputs, inputs), rows.len() / inputs, 0..inner, width, panel);
     }
 }
 

@@ -6,7 +6,6 @@
 use super::attention::Span;
 use super::block::{Block, KeptBlock, RopeTable, Scratch};
 use super::head::Head;
-use super::kernels::{norm, norm_back};
 use super::weights::{Gradients, Weights, sized};
 use crate::SamplingMask;
 use crate::core::{Sequence, TokenGradients, TokenStatistics};
@@ -94,9 +93,8 @@ impl Pass {
             self.last.extend_from_slice(&x[row * d..(row + 1) * d]);
         }
         let rows = packed.foretell.len();
-        let weight = &how.weights.gain(&arena.norm);
-        let normed = sized(&mut self.normed, rows * d);
-        norm(&self.last, weight, arena.shape.epsilon as f32, normed, sized(&mut self.scales, rows));
+        let (normed, scales) = (sized(&mut self.normed, rows * d), sized(&mut self.scales, rows));
+        how.weights.enter(Some(&arena.norm), &self.last, normed, scales, how.threads);
     }
 
     fn backward(&mut self, how: PassContext<'_>, packed: &Packed<'_>, gradients: &mut Gradients<'_>) {
@@ -104,8 +102,8 @@ impl Pass {
         let d = arena.shape.hidden;
         let dlast = sized(&mut self.dlast, self.last.len());
         dlast.fill(0.0);
-        let weight = &how.weights.gain(&arena.norm);
-        norm_back(&self.last, weight, &self.scales, &self.dnormed, dlast, gradients.of(&arena.norm));
+        let (norm, of) = (Some(&arena.norm), (&self.last[..], &self.scales[..]));
+        how.weights.enter_back(norm, of, &self.dnormed, dlast, gradients, how.threads);
 
         let dx = sized(&mut self.dx, packed.tokens.len() * d);
         dx.fill(0.0);
