@@ -104,7 +104,8 @@ fn axes_of_steps() -> Vec<Axis> {
     };
     // What a run of this bench does not give: other contract features, columns, signals.
     let plain = |name: &&str| {
-        !["adarft", "mopps", "prefix-sampling", "rl-zvp", "sgpo", "strata", "tree-grpo"].contains(name)
+        !["adarft", "length-limit", "mopps", "prefix-sampling", "rl-zvp", "sgpo", "strata", "tree-grpo"]
+            .contains(name)
     };
     let all = |of: &dyn Fn(Case) -> Vec<Case>| -> Vec<Case> {
         shipped::names().into_iter().filter(plain).flat_map(|name| of(base(name))).collect()

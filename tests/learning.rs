@@ -36,6 +36,9 @@ rollouts = 20_000
 [policy]
 use = "uniform"
 
+[requests]
+least_tokens = 16
+
 [world]
 prompts = 24
 held_out = 1

@@ -17,7 +17,7 @@ use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::stop::Stop;
 use allot::world::World;
-use allot_allocation::{Need, Plan, Run, Terms, View, seed};
+use allot_allocation::{Need, Plan, Run, SamplerRange, SamplerSettings, Terms, View, seed};
 use allot_authoring::{build, fixtures};
 use allot_base::Error;
 use allot_config::simulate::SimulateConfig;
@@ -45,9 +45,19 @@ fn components() -> Vec<(native::Native, Policy)> {
 fn everything(native: &native::Native, prompts: u32) -> Terms {
     let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
     let columns = fixtures::columns(&columns, prompts);
-    let needs =
-        vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating, Need::Turns, Need::Starting];
-    Terms { needs, columns, ..Terms::default() }
+    let needs = vec![
+        Need::AnyPrompt,
+        Need::Replay,
+        Need::Sampling,
+        Need::Stopping,
+        Need::Updating,
+        Need::Turns,
+        Need::Starting,
+    ];
+    // As the simulations here: longer than the answers of made views.
+    let own = SamplerSettings { temperature: 1.0, max_tokens: 1024, max_turns: 3 };
+    let requests = Some(SamplerRange::around(own, None, Some(16), None));
+    Terms { needs, columns, max_tokens: 1024, max_turns: 3, requests, ..Terms::default() }
 }
 
 #[test]

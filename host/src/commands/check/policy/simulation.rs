@@ -28,6 +28,9 @@ rollouts = 8
 rollouts = 20000
 [policy]
 use = \"the one at hand\"
+[requests]
+temperature = [0.5, 1.5]
+least_tokens = 16
 [world]
 prompts = 200
 ";
