@@ -78,8 +78,7 @@ impl Forecast {
             return Err(Error::new(what)
                 .hint("give a log with several rollouts of each prompt; eight are better than two"));
         }
-        let of_the_log = (bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end());
-        let rollouts = budget.unwrap_or(of_the_log);
+        let rollouts = budget.unwrap_or((bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end()));
         let (first, geometry) = (&candidates[0], geometry.within(rollouts, prompts));
         let sizes: Vec<Geometry> = SIZES.into_iter().map(|size| geometry.resized(size, prompts)).collect();
         let jobs: VecDeque<Job<'_>> = candidates
