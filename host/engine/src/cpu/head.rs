@@ -106,7 +106,7 @@ impl Head<'_> {
         scratch[..n * v].par_chunks_mut(share * v).enumerate().for_each(|(part, logits)| {
             for (i, logits) in (part * share..).zip(logits.chunks_exact_mut(v)) {
                 let slopes = (dlog_probs[i], dentropies.get(i).copied().unwrap_or_default());
-                self.slope(logits, targets[i] as usize, &statistics[i], slopes);
+                self.slope(logits, targets[i] as usize, statistics[i], slopes);
             }
         });
         let place = &self.weights.arena.head;
@@ -125,7 +125,7 @@ impl Head<'_> {
         &self,
         logits: &mut [f32],
         target: usize,
-        statistics: &TokenStatistics,
+        statistics: TokenStatistics,
         (dlog_prob, dentropy): (f32, f32),
     ) {
         let variant = &self.weights.arena.shape.variant;

@@ -125,7 +125,7 @@ impl PackedMatrix {
             Self::Single(panels) => panels.shared(None, x, y, add, threads, rooms),
             Self::Bf16(panels, instruction) => {
                 in_pairs(*instruction, x, panels.inputs, |x| {
-                    panels.shared(*instruction, x, y, add, threads, rooms)
+                    panels.shared(*instruction, x, y, add, threads, rooms);
                 });
             }
         }
