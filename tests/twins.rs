@@ -17,7 +17,7 @@ use allot::shipped::Manifest;
 use allot::simulation::Simulation;
 use allot::stop::Stop;
 use allot::world::World;
-use allot_allocation::{Need, Plan, Run, SamplerRange, SamplerSettings, Terms, View, seed};
+use allot_allocation::{Plan, Run, View, seed};
 use allot_authoring::{build, fixtures};
 use allot_base::Error;
 use allot_config::simulate::SimulateConfig;
@@ -41,25 +41,6 @@ fn components() -> Vec<(native::Native, Policy)> {
     native::all().into_iter().map(load).collect()
 }
 
-/// All that a policy which ships may need, in a run over so many prompts.
-fn everything(native: &native::Native, prompts: u32) -> Terms {
-    let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
-    let columns = fixtures::columns(&columns, prompts);
-    let needs = vec![
-        Need::AnyPrompt,
-        Need::Replay,
-        Need::Sampling,
-        Need::Stopping,
-        Need::Updating,
-        Need::Turns,
-        Need::Starting,
-    ];
-    // As the simulations here: longer than the answers of made views.
-    let own = SamplerSettings { temperature: 1.0, max_tokens: 1024, max_turns: 3 };
-    let requests = Some(SamplerRange::around(own, None, Some(16), None));
-    Terms { needs, columns, max_tokens: 1024, max_turns: 3, requests, ..Terms::default() }
-}
-
 #[test]
 fn every_policy_that_ships_is_tested_here() {
     let mut ours: Vec<&str> = native::all().iter().map(|n| n.name).collect();
@@ -71,7 +52,7 @@ fn every_policy_that_ships_is_tested_here() {
 fn a_component_plans_as_its_native_twin_on_made_views() {
     for (native, policy) in components() {
         let run = native::run(native.name);
-        let run = policy.shown(run.clone(), everything(&native, run.prompts));
+        let run = policy.shown(run.clone(), native.everything(run.prompts));
         let first = (native.begin)(&run).unwrap();
         assert_eq!(policy.begin(&run).unwrap().0, first, "{}", native.name);
         let mut calls = 0;
@@ -130,7 +111,7 @@ fn a_component_plans_as_its_native_twin_over_whole_runs() {
         for seed in 0..3 {
             config.run.seed = seed;
             let run = config.run.run(config.world.prompts, native::defaults(native.name));
-            let run = policy.shown(run, everything(&native, config.world.prompts));
+            let run = policy.shown(run, native.everything(config.world.prompts));
             let state = (native.begin)(&run).unwrap();
             let both = Both { native: &native, policy: &policy, calls: 0 };
             let mut simulation = Simulation::with(&config, run, both, state).unwrap();
@@ -190,7 +171,7 @@ fn answers_that_nobody_could_judge_cost_themselves_and_no_prompt() {
     for native in native::all() {
         let trained = |fails: bool| {
             let run = config.run.run(config.world.prompts, native::defaults(native.name));
-            let run = Run { terms: Some(everything(&native, config.world.prompts)), ..run };
+            let run = Run { terms: Some(native.everything(config.world.prompts)), ..run };
             let state = (native.begin)(&run).unwrap();
             let world = Simulation::with(&config, run, &native, state).unwrap().world;
             let mut world = World::new(world.run, world.engine, Failing(fails), world.policy);

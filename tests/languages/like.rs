@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-use allot_allocation::{Need, Run, Terms};
 use allot_authoring::language::Language;
 use allot_authoring::{copy, fixtures};
 use allot_component::shipped;
@@ -12,16 +11,6 @@ use allot_sandbox::{Caps, Sandbox};
 use crate::native;
 use crate::scratch::{self, Scratch};
 use crate::tools::{self, cargo_target, runs};
-
-/// Columns and needs of any policy that ships, in a run of so many prompts.
-fn run(native: &native::Native) -> (Run, Terms) {
-    let run = native::run(native.name);
-    let columns: Vec<String> = native.columns.iter().map(|name| (*name).to_owned()).collect();
-    let columns = fixtures::columns(&columns, run.prompts);
-    let mut needs = vec![Need::AnyPrompt, Need::Replay, Need::Stopping, Need::Updating];
-    needs.extend([Need::Turns, Need::Starting]);
-    (run, Terms { needs, columns, ..Terms::default() })
-}
 
 /// Makes the copy, tests and builds it, and compares its plans. The SDK is kept from one to the next, unchanged, so that cargo
 /// compiles it once.
@@ -47,7 +36,8 @@ fn decides_as(scratch: &Scratch, native: &native::Native) {
     let ours = sandbox.load(&fs::read(scratch.path().join("mine.wasm")).unwrap(), None).unwrap();
     let theirs = sandbox.load(shipped::component(like).unwrap(), None).unwrap();
     assert_eq!(ours.description().name, "mine");
-    let (run, terms) = run(native);
+    let run = native::run(like);
+    let terms = native.everything(run.prompts);
     let run = theirs.shown(run, terms);
     let first = theirs.begin(&run).unwrap().0;
     assert_eq!(ours.begin(&run).unwrap().0, first, "{like}");

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use allot_allocation as ours;
+use allot_authoring::fixtures;
 use allot_policy::{Policy, made, types as theirs};
 use ours::{Need, PromptId};
 
@@ -19,6 +20,27 @@ pub struct Native {
     pub decide: fn(&ours::Run, &[u8], &ours::View) -> Result<ours::Plan, String>,
     /// The same, without turning the host's types into the policy's first.
     pub bare: fn(&theirs::Run, &[u8], &theirs::View) -> Result<theirs::Plan, theirs::Error>,
+}
+
+impl Native {
+    /// All that a policy which ships may need, in a run over so many prompts.
+    pub fn everything(&self, prompts: u32) -> ours::Terms {
+        let columns: Vec<String> = self.columns.iter().map(|name| (*name).to_owned()).collect();
+        let columns = fixtures::columns(&columns, prompts);
+        let needs = vec![
+            Need::AnyPrompt,
+            Need::Replay,
+            Need::Sampling,
+            Need::Stopping,
+            Need::Updating,
+            Need::Turns,
+            Need::Starting,
+        ];
+        // As the simulations of the tests: longer than the answers of made views.
+        let own = ours::SamplerSettings { temperature: 1.0, max_tokens: 1024, max_turns: 3 };
+        let requests = Some(ours::SamplerRange::around(own, None, Some(16), None));
+        ours::Terms { needs, columns, max_tokens: 1024, max_turns: 3, requests, ..ours::Terms::default() }
+    }
 }
 
 /// All policies that ship.
