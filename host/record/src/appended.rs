@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek as _, SeekFrom, Write};
+use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use allot_allocation::shown;
@@ -156,20 +156,27 @@ fn hashed(mut from: impl Read) -> io::Result<(Sha256, u64)> {
     }
 }
 
-/// Returns the complete lines of a file, or an empty list if there is none.
-pub fn whole_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+/// Returns the complete lines of a file, one after the other; none if there is no file.
+pub fn whole_lines<T: DeserializeOwned>(path: &Path) -> Result<impl Iterator<Item = Result<T>>> {
+    let mut lines = match File::open(path) {
+        Ok(file) => Some(BufReader::new(file)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
         Err(e) => return Err(RecordError::file("read", path, e)),
     };
-    let whole = text.split_inclusive(|b| *b == b'\n').filter(|line| line.ends_with(b"\n"));
-    let one = |(i, line): (usize, &[u8])| {
-        serde_json::from_slice(line).map_err(|e| RecordError::Line {
-            path: path.to_owned(),
-            number: i + 1,
-            reason: shown::line(&e.to_string(), shown::LINE),
+    let (mut line, mut number) = (Vec::new(), 0);
+    Ok(std::iter::from_fn(move || {
+        line.clear();
+        if let Err(e) = lines.as_mut()?.read_until(b'\n', &mut line) {
+            lines = None;
+            return Some(Err(RecordError::file("read", path, e)));
+        }
+        number += 1;
+        line.ends_with(b"\n").then(|| {
+            serde_json::from_slice(&line).map_err(|e| RecordError::Line {
+                path: path.to_owned(),
+                number,
+                reason: shown::line(&e.to_string(), shown::LINE),
+            })
         })
-    };
-    whole.enumerate().map(one).collect()
+    }))
 }

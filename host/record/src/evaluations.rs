@@ -25,7 +25,7 @@ impl Evaluation {
     /// Returns the complete lines in a run's folder, or an empty list if it has no such file. Of a step's lines the last counts.
     pub fn read(run: &Path) -> Result<Vec<Self>> {
         let path = run.join("evaluations.jsonl");
-        let all: Vec<Self> = whole_lines(&path)?;
+        let all: Vec<Self> = whole_lines(&path)?.collect::<Result<_>>()?;
         match all.iter().position(|told| !(0.0..=1.0).contains(&told.accuracy)) {
             Some(i) => {
                 let reason = format!("the accuracy is {}; it is from 0 to 1", all[i].accuracy);

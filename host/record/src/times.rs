@@ -141,6 +141,6 @@ impl Times {
 
     /// Returns the complete lines in a run's folder, or an empty list if the run has no times.
     pub fn read(run: &Path) -> Result<Vec<Time>> {
-        whole_lines(&run.join("times.jsonl"))
+        whole_lines(&run.join("times.jsonl"))?.collect()
     }
 }

@@ -1,12 +1,11 @@
 //! What a policy warned of: lines of `log.jsonl`, beside the record.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::{RecordError, Result};
+use crate::Result;
+use crate::appended::whole_lines;
 
 /// Different warnings that are kept of a run. A policy may write numbers into each.
 const MOST: usize = 100;
@@ -25,27 +24,14 @@ struct Said {
 ///
 /// A file that can't be read, or a line that is none of the log.
 pub fn warned(run: &Path) -> Result<Vec<String>> {
-    let path = run.join("log.jsonl");
-    let failed = |error| RecordError::file("read", &path, error);
-    let mut lines = match File::open(&path) {
-        Ok(file) => BufReader::new(file),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let (mut found, mut line, mut number): (Vec<String>, Vec<u8>, usize) = (Vec::new(), Vec::new(), 0);
-    while found.len() < MOST {
-        line.clear();
-        lines.read_until(b'\n', &mut line).map_err(failed)?;
-        if line.last() != Some(&b'\n') {
-            break;
+    let (path, mut found) = (run.join("log.jsonl"), Vec::new());
+    for said in whole_lines::<Said>(&path)? {
+        let Said { level, text } = said?;
+        if matches!(level.as_str(), "warn" | "error") && !found.contains(&text) {
+            found.push(text);
         }
-        number += 1;
-        let said: Said = serde_json::from_slice(&line).map_err(|error| {
-            let reason = allot_allocation::shown::line(&error.to_string(), allot_allocation::shown::LINE);
-            RecordError::Line { path: path.clone(), number, reason }
-        })?;
-        if matches!(said.level.as_str(), "warn" | "error") && !found.contains(&said.text) {
-            found.push(said.text);
+        if found.len() == MOST {
+            break;
         }
     }
     Ok(found)

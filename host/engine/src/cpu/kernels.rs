@@ -220,13 +220,19 @@ pub fn norm_back(
                     *dx += s * (dy * w - x * along);
                 }
                 if let Some(dweight) = dweight.as_deref_mut() {
-                    for ((dw, x), dy) in dweight.iter_mut().zip(x).zip(dy) {
-                        *dw += x * s * dy;
-                    }
+                    add_row(dweight, x, *s, dy);
                 }
             }
         },
     );
+}
+
+/// Adds a row's part of the gradient of a norm's weights.
+#[inline(always)]
+fn add_row(dweight: &mut [f32], x: &[f32], scale: f32, dy: &[f32]) {
+    for ((dw, x), dy) in dweight.iter_mut().zip(x).zip(dy) {
+        *dw += x * scale * dy;
+    }
 }
 
 /// The rest of the norm's backward pass for some columns: adds to the gradient of their weights, row after row as [`norm_back`] does.
@@ -242,9 +248,7 @@ pub fn gain_back(
         #[inline(always)]
         || {
             for ((x, dy), s) in x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(scales) {
-                for ((dw, x), dy) in dweight.iter_mut().zip(&x[columns.clone()]).zip(&dy[columns.clone()]) {
-                    *dw += x * s * dy;
-                }
+                add_row(dweight, &x[columns.clone()], *s, &dy[columns.clone()]);
             }
         },
     );
