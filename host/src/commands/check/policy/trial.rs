@@ -1,6 +1,9 @@
 //! The trial of a policy: its calls on synthetic views, and the findings.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::available_parallelism;
 
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Action, Plan, Run, Value, View};
@@ -95,6 +98,14 @@ struct Kept {
 }
 
 impl Kept {
+    fn add_all(&mut self, other: &Self) {
+        self.plans += other.plans;
+        self.without_rounds += other.without_rounds;
+        self.without_rollouts += other.without_rollouts;
+        self.sampling += other.sampling;
+        self.training += other.training;
+    }
+
     fn add(&mut self, view: &View, plan: &Plan) {
         self.plans += 1;
         self.without_rounds += u64::from(view.budget.rounds == 0);
@@ -108,7 +119,45 @@ impl Kept {
     }
 }
 
+/// The findings on one view.
+#[derive(Default)]
+struct Look {
+    found: Findings,
+    /// Whether a call exceeded the time of the whole check.
+    unfinished: bool,
+    /// The meaningless conditions that the plan depends on.
+    others: Vec<Other>,
+}
+
 impl Findings {
+    /// Adds those on the next view.
+    fn add(&mut self, look: Look, title: &str) {
+        let Self { calls, broken, faults, hints, exhausted, compared, impure, kept, .. } = look.found;
+        self.tried += 1;
+        self.calls += calls;
+        for (rule, (times, first)) in broken {
+            self.broken.entry(rule).or_insert((0, first)).0 += times;
+        }
+        for (row, hint) in hints {
+            self.hints.entry(row).or_insert(hint);
+        }
+        for (all, new) in [(&mut self.faults, faults), (&mut self.impure, impure)] {
+            if let Some((times, first)) = new {
+                all.get_or_insert((0, first)).0 += times;
+            }
+        }
+        self.exhausted |= exhausted;
+        self.compared += compared;
+        self.kept.add_all(&kept);
+        for (other, warning) in OTHERS {
+            // Random bytes also change within an instance. That difference is reported as random bytes.
+            let known = other == Other::Memory && !self.warnings.is_empty();
+            if look.others.contains(&other) && !known {
+                self.warnings.entry(warning).or_insert_with(|| title.to_owned());
+            }
+        }
+    }
+
     /// Returns why a rule was not tested; none if it was: broken, or kept by a plan that it applies to.
     /// Checking a plan stops at the first broken rule, so only plans that keep all rules count.
     pub fn untested(&self, rule: &str) -> Option<&'static str> {
@@ -153,27 +202,67 @@ impl<'t> Trial<'t> {
         Ok(Self { policy, ordinary, large, time, found: Findings::default() })
     }
 
-    /// Tries at most `most` further views, until the time is over or a call reaches a limit.
+    /// Tries at most `most` further views, as many at a time as there are cores, until the time is over or a call reaches a
+    /// limit. Of the views after one that reaches a limit nothing is kept, so that findings do not depend on the cores.
     pub fn views(&mut self, views: &[Fixture], most: usize, time: Time, screen: &mut Screen<'_>) {
-        for fixture in views.iter().skip(self.found.tried).take(most) {
-            if self.found.exhausted || time.is_over() {
+        let from = self.found.tried;
+        let to = views.len().min(from.saturating_add(most));
+        let threads = available_parallelism().map_or(1, usize::from).min(to - from);
+        let (next, over) = (AtomicUsize::new(from), AtomicBool::new(self.found.exhausted));
+        let mut looks = BTreeMap::new();
+        let trial = &*self;
+        let work = |sender: Sender<(usize, Look)>| {
+            while !over.load(Ordering::Relaxed) && !time.is_over() {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some(fixture) = views[..to].get(place) else { break };
+                let look = trial.look(fixture, place.is_multiple_of(SAMPLED), time);
+                if look.unfinished || look.found.exhausted {
+                    over.store(true, Ordering::Relaxed);
+                }
+                // The receiver is there for as long as a sender is.
+                let _ = sender.send((place, look));
+            }
+        };
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            for _ in 0..threads {
+                let sender = sender.clone();
+                scope.spawn(|| work(sender));
+            }
+            drop(sender);
+            for (place, look) in receiver {
+                looks.insert(place, look);
+                screen.draw(format_args!("view {}/{}", from + looks.len(), views.len()));
+            }
+        });
+        screen.draw("");
+
+        for (place, look) in looks {
+            let title = &views[place].title;
+            if look.unfinished {
+                self.found.calls += look.found.calls;
+                self.found.unfinished = Some(title.clone());
                 break;
             }
-            screen.draw(format_args!("view {}/{}", self.found.tried + 1, views.len()));
-            let begun = if fixture.kind == Kind::ManyPrompts { &self.large } else { &self.ordinary };
-            if let Err(fault) = ask(self.policy, begun, fixture, time, &mut self.found) {
-                if time.ended(&fault) {
-                    self.found.unfinished = Some(fixture.title.clone());
-                    break;
-                }
-                self.found.fault(&fixture.title, &fault);
+            self.found.add(look, title);
+            if self.found.exhausted {
+                break;
             }
-            if self.found.tried.is_multiple_of(SAMPLED) && !self.found.exhausted {
-                look_for_others(self.policy, begun, fixture, &mut self.found);
-            }
-            self.found.tried += 1;
         }
-        screen.draw("");
+    }
+
+    /// Looks at one view; at one that is sampled also under changed conditions.
+    fn look(&self, fixture: &Fixture, sampled: bool, time: Time) -> Look {
+        let begun = if fixture.kind == Kind::ManyPrompts { &self.large } else { &self.ordinary };
+        let mut look = Look::default();
+        if let Err(fault) = ask(self.policy, begun, fixture, time, &mut look.found) {
+            look.unfinished = time.ended(&fault);
+            look.found.fault(&fixture.title, &fault);
+        }
+        if sampled && !look.unfinished && !look.found.exhausted {
+            look.others = others(self.policy, begun, fixture);
+        }
+        look
     }
 }
 
@@ -216,26 +305,20 @@ fn ask(
     Ok(())
 }
 
-/// Calls again under changed conditions. A plan that depends on them is not a fault, because they are the
+/// Calls again under changed conditions, and returns those that the plan depends on. That is not a fault, because they are the
 /// same in each call of a run, but it is probably not what the author intends.
-fn look_for_others(policy: &Policy, begun: &Begun, fixture: &Fixture, found: &mut Findings) {
+fn others(policy: &Policy, begun: &Begun, fixture: &Fixture) -> Vec<Other> {
     let Begun { run, state } = begun;
-    let Ok((plan, _)) = policy.decide(run, state, &fixture.view) else { return };
-    for (other, warning) in OTHERS {
-        // Random bytes also change within an instance. That difference is reported as random bytes.
-        let known = match other {
-            Other::Memory => !found.warnings.is_empty(),
-            Other::Time | Other::Random => !policy.has_wasi() || found.warnings.contains_key(warning),
-        };
-        if known {
-            continue;
-        }
-        // A second call in one instance may run out of memory; runs never make one.
-        let again = policy.decide_otherwise(other, run, state, &fixture.view);
-        if again.is_ok_and(|again| again != plan) {
-            found.warnings.insert(warning, fixture.title.clone());
-        }
-    }
+    let Ok((plan, _)) = policy.decide(run, state, &fixture.view) else { return Vec::new() };
+    let told = OTHERS.iter().map(|(other, _)| *other).filter(|other| match other {
+        Other::Memory => true,
+        Other::Time | Other::Random => policy.has_wasi(),
+    });
+    // A second call in one instance may run out of memory; runs never make one.
+    let differs = |other: &Other| {
+        policy.decide_otherwise(*other, run, state, &fixture.view).is_ok_and(|again| again != plan)
+    };
+    told.filter(differs).collect()
 }
 
 #[cfg(test)]
