@@ -2,6 +2,7 @@
 //! one folder for each language. After `<!-- install -->` comes what the tests' tools are installed by already.
 //! What stands elsewhere on the page is run with all other pages, by `pages.rs`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -59,6 +60,21 @@ pub fn heading(language: Language) -> &'static str {
     }
 }
 
+/// What configs are shortened by, so that runs take seconds: the commands stay as they are printed.
+const SHORTER: [(&str, &str, &str); 11] = [
+    ("quickstart.toml", "rollouts = 16_000", "rollouts = 4_000"),
+    ("quickstart.toml", "every = 5\n", "every = 1\n"),
+    ("quickstart.toml", "problems = 1000", "problems = 20"),
+    ("compare-quickstart.toml", "rollouts = 16_000", "rollouts = 3_000"),
+    ("compare-quickstart.toml", "seeds = 10", "seeds = 2"),
+    ("compare-quickstart.toml", "problems = 1000", "problems = 50"),
+    ("compare-tiny.toml", "rollouts = 8_000", "rollouts = 800"),
+    ("compare-tiny.toml", "seeds = 5", "seeds = 2"),
+    ("compare-tiny.toml", "trials = 9", "trials = 2"),
+    ("compare-tiny.toml", "problems = 1000", "problems = 50"),
+    ("simulate.toml", "rollouts = 100_000", "rollouts = 20_000"),
+];
+
 /// A folder in which pages' commands find what they name.
 pub struct Checkout {
     /// The folder.
@@ -89,6 +105,9 @@ impl Checkout {
                 fs::copy(&path, configs.join(path.file_name().unwrap())).unwrap();
             }
         }
+        for name in SHORTER.map(|(name, ..)| name).into_iter().collect::<BTreeSet<_>>() {
+            shorten(&configs.join(name), name);
+        }
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::join_paths(std::iter::once(bin).chain(std::env::split_paths(&path))).unwrap();
         Self { folder, path, _lock: lock }
@@ -98,8 +117,8 @@ impl Checkout {
     pub fn run(&self, place: &str, text: &str) {
         let mut bash = Command::new("bash");
         bash.args(["-euo", "pipefail", "-c", text]).current_dir(&self.folder).env("PATH", &self.path);
-        // A component of an interpreter is another after each build, and large: its code goes with the folder.
-        bash.env("ALLOT_CACHE", self.folder.join("cache")).env("CARGO_TARGET_DIR", tools::cargo_target());
+        // An interpreter's functions are compiled by one of the tests, and found by the others.
+        bash.env("ALLOT_CACHE", scratch::cache()).env("CARGO_TARGET_DIR", tools::cargo_target());
         let done = bash.stdin(Stdio::null()).output().unwrap();
         let said =
             [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
@@ -111,6 +130,16 @@ impl Drop for Checkout {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Shortens a config as [`SHORTER`] has it for the one of this name.
+pub fn shorten(path: &Path, name: &str) {
+    let mut text = fs::read_to_string(path).unwrap();
+    for (_, long, short) in SHORTER.iter().filter(|(of, ..)| *of == name) {
+        assert!(text.contains(long), "`{long}` is not in {name} any more");
+        text = text.replacen(long, short, 1);
+    }
+    fs::write(path, text).unwrap();
 }
 
 fn every_command_works(language: Language) {

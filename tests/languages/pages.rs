@@ -4,13 +4,12 @@
 //!
 //! A command that no test can run is in `ELSEWHERE`, with the reason. That list is checked, too.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use allot_authoring::language::Language;
 
-use crate::page::{Block, Checkout, blocks, heading};
+use crate::page::{Block, Checkout, blocks, heading, shorten};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
@@ -130,21 +129,6 @@ const ELSEWHERE: [(&str, &str, &str); 61] = [
     ("docs/tutorial.md", "pip install", "it needs a release and a package index; .ci/toolchains does"),
 ];
 
-/// What configs are shortened by, so that runs take seconds: the commands stay as they are printed.
-const SHORTER: [(&str, &str, &str); 11] = [
-    ("quickstart.toml", "rollouts = 16_000", "rollouts = 4_000"),
-    ("quickstart.toml", "every = 5\n", "every = 1\n"),
-    ("quickstart.toml", "problems = 1000", "problems = 20"),
-    ("compare-quickstart.toml", "rollouts = 16_000", "rollouts = 3_000"),
-    ("compare-quickstart.toml", "seeds = 10", "seeds = 2"),
-    ("compare-quickstart.toml", "problems = 1000", "problems = 50"),
-    ("compare-tiny.toml", "rollouts = 8_000", "rollouts = 800"),
-    ("compare-tiny.toml", "seeds = 5", "seeds = 2"),
-    ("compare-tiny.toml", "trials = 9", "trials = 2"),
-    ("compare-tiny.toml", "problems = 1000", "problems = 50"),
-    ("simulate.toml", "rollouts = 100_000", "rollouts = 20_000"),
-];
-
 /// The commands of a block: a line each, or more where a line ends in a backslash or within quotes.
 fn commands(block: &Block) -> Vec<String> {
     let (mut all, mut open) = (Vec::new(), String::new());
@@ -202,9 +186,6 @@ fn what_is_not_run_is_on_the_pages_and_run_nowhere() {
 #[test]
 fn every_command_of_every_page_works_as_it_is_printed() {
     let checkout = Checkout::new("all");
-    for name in SHORTER.map(|(name, ..)| name).into_iter().collect::<BTreeSet<_>>() {
-        shorten(&checkout.folder.join("configs").join(name), name);
-    }
     cargo_that_runs_what_is_built(&checkout.folder.join("bin"));
     // What the commands of a language make, as any component.
     fs::copy(scratch::root().join("policies/prebuilt/uniform.wasm"), checkout.folder.join("rookie.wasm"))
@@ -229,16 +210,6 @@ fn every_command_of_every_page_works_as_it_is_printed() {
         }
     }
     assert!(checkout.folder.join("runs/compare-tiny-001/report/index.html").is_file());
-}
-
-/// Shortens a config as [`SHORTER`] has it for the one of this name.
-fn shorten(path: &Path, name: &str) {
-    let mut text = fs::read_to_string(path).unwrap();
-    for (_, long, short) in SHORTER.iter().filter(|(of, ..)| *of == name) {
-        assert!(text.contains(long), "`{long}` is not in {name} any more");
-        text = text.replacen(long, short, 1);
-    }
-    fs::write(path, text).unwrap();
 }
 
 /// The policy that README prints.

@@ -175,7 +175,7 @@ pub fn loaded(folder: &str, language: Language) -> (Vec<u8>, Policy) {
 
 /// Where the program in a scratch folder caches compiled code.
 pub fn cache() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/wasm")
+    scratch::cache().join("wasm")
 }
 
 /// What a program prints, on standard output and standard error; it must succeed.

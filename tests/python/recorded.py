@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -13,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("ALLOT") or str(
     Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "allot"
 )
+
+FOLDERS = tempfile.TemporaryDirectory(prefix="allot-")
+atexit.register(FOLDERS.cleanup)
 
 COIN = """
 [run]
@@ -96,8 +100,8 @@ def allot(*arguments: str | Path) -> str:
 
 
 def run(command: str, config: str, *arguments: str) -> Path:
-    """The folder of a run."""
-    folder = Path(tempfile.mkdtemp(prefix="allot-"))
+    """The folder of a run, which goes when all tests are over."""
+    folder = Path(tempfile.mkdtemp(dir=FOLDERS.name))
     (folder / "run.toml").write_text(config)
     allot(command, folder / "run.toml", "--out", folder / "run", *arguments)
     return folder / "run"

@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Where compiled components are kept. All tests share it, as a user's runs do.
+pub fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")
+}
+
 /// A folder that goes away with the test.
 pub struct Scratch {
     folder: tempfile::TempDir,
-    cache: PathBuf,
 }
 
 impl Scratch {
     pub fn new() -> Self {
-        // All tests share one cache of compiled components, as a user's runs do.
-        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
-        Self { folder: tempfile::tempdir().unwrap(), cache }
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self) -> &Path {
@@ -45,7 +47,7 @@ impl Scratch {
     /// The program, not yet started.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_allot"));
-        command.args(args).current_dir(self.path()).env("ALLOT_CACHE", &self.cache);
+        command.args(args).current_dir(self.path()).env("ALLOT_CACHE", cache());
         command
     }
 
