@@ -4,13 +4,12 @@
 mod arm;
 mod geometry;
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError, mpsc};
-
 use allot_allocation::seed::Stream;
 use allot_bank::{Bank, Draws, Unit, resample};
 use allot_base::{Error, Result};
 use allot_sandbox::Sandbox;
+
+use crate::cores;
 
 pub use arm::{Arm, Candidate, Ratio};
 pub use geometry::{Geometry, advised_groups};
@@ -81,7 +80,7 @@ impl Forecast {
         let rollouts = budget.unwrap_or((bank.rollouts() as u64).clamp(*ROLLOUTS.start(), *ROLLOUTS.end()));
         let (first, geometry) = (&candidates[0], geometry.within(rollouts, prompts));
         let sizes: Vec<Geometry> = SIZES.into_iter().map(|size| geometry.resized(size, prompts)).collect();
-        let jobs: VecDeque<Job<'_>> = candidates
+        let jobs: Vec<Job<'_>> = candidates
             .iter()
             .map(|candidate| (candidate, geometry))
             .chain(sizes.iter().map(|geometry| (first, *geometry)))
@@ -130,36 +129,23 @@ impl Forecast {
 
 /// Makes runs on all cores. Returns their results in the order of the jobs.
 fn runs(
-    jobs: VecDeque<Job<'_>>,
+    jobs: Vec<Job<'_>>,
     draws: &Draws,
     rollouts: u64,
     sandbox: &Sandbox,
     tell: &mut dyn FnMut(usize, usize),
 ) -> Vec<std::result::Result<Arm, String>> {
     let all = jobs.len();
-    let (left, (send, done)) = (Mutex::new(jobs), mpsc::channel());
     let mut results: Vec<_> = std::iter::repeat_with(|| Err("it was not run".to_owned())).take(all).collect();
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(all);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            let (left, send) = (&left, send.clone());
-            scope.spawn(move || {
-                loop {
-                    let job = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    let Some((place, candidate, geometry)) = job else { return };
-                    let made = Arm::run(candidate, geometry, draws.again(1), rollouts, sandbox);
-                    let made = made.map_err(|error| error.what);
-                    if send.send((place, made)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(send);
-        for (n, (place, made)) in done.into_iter().enumerate() {
-            results[place] = made;
-            tell(n + 1, all);
-        }
+    let work = |(place, candidate, geometry): Job<'_>| {
+        let made = Arm::run(candidate, geometry, draws.again(1), rollouts, sandbox);
+        (place, made.map_err(|error| error.what))
+    };
+    let mut done = 0;
+    cores::each(jobs.into_iter(), work, |(place, made)| {
+        results[place] = made;
+        done += 1;
+        tell(done, all);
     });
     results
 }

@@ -25,6 +25,7 @@ pub mod checkpoint;
 pub mod commands;
 pub mod comparison;
 pub mod components;
+pub mod cores;
 pub mod diff;
 pub mod engines;
 pub mod evaluation;

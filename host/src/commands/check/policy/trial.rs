@@ -1,9 +1,7 @@
 //! The trial of a policy: its calls on synthetic views, and the findings.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::available_parallelism;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use allot_allocation::rules::{self, Bounds};
 use allot_allocation::{Action, Plan, Run, Value, View};
@@ -12,6 +10,7 @@ use allot_sandbox::{Fault, Other, Policy};
 
 use crate::commands::check::rows::{Counted, LATE, add};
 use crate::commands::check::time::{Time, is_limit};
+use crate::cores;
 use crate::screen::Screen;
 
 /// One of this many views is tried under changed conditions.
@@ -205,35 +204,18 @@ impl<'t> Trial<'t> {
     /// Tries at most `most` further views, as many at a time as there are cores, until the time is over or a call reaches a
     /// limit. Of the views after one that reaches a limit nothing is kept, so that findings do not depend on the cores.
     pub fn views(&mut self, views: &[Fixture], most: usize, time: Time, screen: &mut Screen<'_>) {
-        let from = self.found.tried;
-        let to = views.len().min(from.saturating_add(most));
-        let threads = available_parallelism().map_or(1, usize::from).min(to - from);
-        let (next, over) = (AtomicUsize::new(from), AtomicBool::new(self.found.exhausted));
-        let mut looks = BTreeMap::new();
-        let trial = &*self;
-        let work = |sender: Sender<(usize, Look)>| {
-            while !over.load(Ordering::Relaxed) && !time.is_over() {
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let Some(fixture) = views[..to].get(place) else { break };
-                let look = trial.look(fixture, place.is_multiple_of(SAMPLED), time);
-                if look.unfinished || look.found.exhausted {
-                    over.store(true, Ordering::Relaxed);
-                }
-                // The receiver is there for as long as a sender is.
-                let _ = sender.send((place, look));
-            }
+        let over = AtomicBool::new(self.found.exhausted);
+        let left = views.iter().enumerate().skip(self.found.tried).take(most);
+        let left = left.take_while(|_| !over.load(Ordering::Relaxed) && !time.is_over());
+        let work = |(place, fixture): (usize, &Fixture)| {
+            let look = self.look(fixture, place.is_multiple_of(SAMPLED), time);
+            over.fetch_or(look.unfinished || look.found.exhausted, Ordering::Relaxed);
+            (place, look)
         };
-        std::thread::scope(|scope| {
-            let (sender, receiver) = channel();
-            for _ in 0..threads {
-                let sender = sender.clone();
-                scope.spawn(|| work(sender));
-            }
-            drop(sender);
-            for (place, look) in receiver {
-                looks.insert(place, look);
-                screen.draw(format_args!("view {}/{}", from + looks.len(), views.len()));
-            }
+        let mut looks = BTreeMap::new();
+        cores::each(left, work, |(place, look)| {
+            looks.insert(place, look);
+            screen.draw(format_args!("view {}/{}", self.found.tried + looks.len(), views.len()));
         });
         screen.draw("");
 
