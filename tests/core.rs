@@ -365,6 +365,35 @@ fn rows_that_read_a_long_prompt_together_are_what_each_is_alone() {
     }
 }
 
+/// Prompts that begin alike share the read of that beginning, whether it is short, longer than what a product reads at once, or all
+/// of a prompt but its last token.
+#[test]
+fn prompts_that_begin_alike_are_what_each_is_alone() {
+    let numbers = |n: u32, step: u32| (0..n).map(move |t| (n + t * step) % 396);
+    for (folder, precision) in
+        folders().into_iter().flat_map(|f| [(f.clone(), Precision::F32), (f, Precision::Bf16)])
+    {
+        let small = Case::read(&folder).checkpoint;
+        let mut narrow = Checkpoint { shape: small.shape.clone(), weights: small.weights.clone() };
+        narrow.shape.variant.window = Some(30);
+        for (checkpoint, opening) in [(large(&small), 70), (small, 9), (narrow, 40)] {
+            let begun = |n| numbers(opening, 17).chain(numbers(n, 31)).collect();
+            let prompts: Vec<Vec<u32>> = [12, 1, 65, 1, 30].map(begun).into();
+            let all = requests(&prompts, 3);
+            let core =
+                |threads| Cpu::new(&checkpoint, Setup { precision, longest: 200, ..setup(threads) }).unwrap();
+            let alone: Vec<Answered> = all
+                .iter()
+                .flat_map(|request| core(1).answers(&[*request], &Stops::default(), 1).unwrap())
+                .collect();
+            for (threads, rows) in [(1, 1), (1, 64), (2, 4), (3, 64)] {
+                let answers = core(threads).answers(&all, &Stops::default(), rows).unwrap();
+                assert!(answers == alone, "{}: {rows} rows, {threads} threads", name(&folder));
+            }
+        }
+    }
+}
+
 /// Sums depend on the shape of what a device is given, so that in tensors a number may differ in its last
 /// bits with what is sampled beside it, and once in a while another token is drawn. The seeds are the
 /// same: where no number falls between two tokens, so are the answers.

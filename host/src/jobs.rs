@@ -1,6 +1,7 @@
 //! The runs of a comparison and their states. Each is this program with `train` or `simulate`, started by
 //! an executor. A run's result is read from its folder, wherever it was executed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -49,6 +50,11 @@ pub struct Field {
 }
 
 impl Field {
+    /// Returns the runs of a row.
+    pub fn of_arm(&self, arm: usize) -> impl Iterator<Item = &PlannedRun> {
+        self.runs.iter().filter(move |run| run.arm == arm)
+    }
+
     /// Returns how many of its runs have finished.
     pub fn over(&self) -> usize {
         self.runs.iter().filter(|run| over(self, run).is_some()).count()
@@ -181,10 +187,14 @@ impl<'f> Jobs<'f> {
         self.count(|state| matches!(state, JobState::Queued | JobState::Running))
     }
 
-    /// Returns whether all runs of an arm have finished without failure.
-    pub fn finished(&self, arm: usize) -> bool {
-        let mut of = self.all.iter().filter(|job| job.planned.arm == arm);
-        of.all(|job| matches!(job.state, JobState::Finished(_)))
+    /// Returns the runs of an arm's trials that have finished with every seed, without failure.
+    pub fn finished_trials(&self, arm: usize) -> Vec<&PlannedRun> {
+        let of = || self.all.iter().filter(|job| job.planned.arm == arm);
+        let open: BTreeSet<Option<u32>> = of()
+            .filter(|job| !matches!(job.state, JobState::Finished(_)))
+            .map(|job| job.planned.trial)
+            .collect();
+        of().map(|job| &job.planned).filter(|run| !open.contains(&run.trial)).collect()
     }
 
     /// Returns the number of runs in this state.

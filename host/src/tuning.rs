@@ -43,10 +43,10 @@ pub fn tune(tuner: &Tuner, open: Open<'_>, screen: &mut Screen<'_>) -> Result<Re
         if !all_over(tuner, rung, &field, (open, &mut failed), screen)? {
             return Ok(Rest::Paused);
         }
-        let measured: Vec<_> = (0..alive.len()).map(|arm| tuner.measured(rung, &field, arm)).collect();
+        let measured: Vec<_> = (0..alive.len()).map(|arm| tuner.measured(rung, field.of_arm(arm))).collect();
         alive = measured.iter().map(|measured| tuner.going_on(rung, measured)).collect();
         for (arm, alive) in alive.iter().enumerate() {
-            tuner.drop(&field, arm, alive);
+            tuner.drop(field.of_arm(arm), alive);
         }
         rungs.push(measured);
     }
@@ -67,13 +67,16 @@ fn all_over(
     let folder = tuner.rung(rung);
     std::fs::create_dir_all(&folder).map_err(|e| Error::file("make", &folder, &e))?;
     let mut before: Option<Failures> = None;
-    // Frees disk space before the next arm's trials: checkpoints of a real model are large.
-    let mut dropped = vec![false; field.rows.len()];
+    // Frees disk space for the next trials, as checkpoints of a real model are large: a trial that has finished behind as many
+    // others as continue can't be among those any more.
+    let mut finished = vec![0; field.rows.len()];
     let mut after = |jobs: &Jobs<'_>| {
-        for (arm, dropped) in dropped.iter_mut().enumerate() {
-            if !*dropped && jobs.finished(arm) {
-                tuner.drop(field, arm, &tuner.going_on(rung, &tuner.measured(rung, field, arm)));
-                *dropped = true;
+        for (arm, before) in finished.iter_mut().enumerate() {
+            let runs = jobs.finished_trials(arm);
+            if runs.len() > *before {
+                let alive = tuner.going_on(rung, &tuner.measured(rung, runs.iter().copied()));
+                tuner.drop(runs.iter().copied(), &alive);
+                *before = runs.len();
             }
         }
     };

@@ -33,6 +33,7 @@ mod paired;
 mod panels;
 mod parked;
 mod pass;
+mod reading;
 mod saved;
 mod softmax;
 mod supply;

@@ -245,10 +245,14 @@ impl Tuner {
         if folders.is_empty() { Ok(()) } else { lasting_up_to(folders, &self.folder) }
     }
 
-    /// Returns the measures of an arm's trials in a rung.
-    pub fn measured(&self, rung: usize, field: &Field, arm: usize) -> BTreeMap<u32, Measure> {
+    /// Returns the measures of an arm's trials in a rung, which have these runs.
+    pub fn measured<'r>(
+        &self,
+        rung: usize,
+        runs: impl Iterator<Item = &'r PlannedRun>,
+    ) -> BTreeMap<u32, Measure> {
         let mut seen: BTreeMap<u32, Vec<Option<Seen>>> = BTreeMap::new();
-        for run in field.runs.iter().filter(|run| run.arm == arm) {
+        for run in runs {
             let one = self.history(rung, run).and_then(|(history, _)| {
                 let share = self.rungs[rung].1;
                 // A trial is not measured beyond the rung, however long its last step was.
@@ -281,9 +285,9 @@ impl Tuner {
         Some((history, costs))
     }
 
-    /// Removes the checkpoints of an arm's trials that do not continue. Their records are kept.
-    pub fn drop(&self, field: &Field, arm: usize, alive: &[u32]) {
-        for run in field.runs.iter().filter(|run| run.arm == arm) {
+    /// Removes the checkpoints of an arm's runs whose trials do not continue. Their records are kept.
+    pub fn drop<'r>(&self, runs: impl Iterator<Item = &'r PlannedRun>, alive: &[u32]) {
+        for run in runs {
             if run.trial.is_some_and(|trial| !alive.contains(&trial)) {
                 // A failure only costs disk space.
                 let _ = std::fs::remove_dir_all(run.folder.join("checkpoints"));

@@ -7,6 +7,7 @@
 //! order: one token or many at once give the same bits.
 
 use std::ops::Range;
+use std::slice::ChunksExact;
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -187,6 +188,25 @@ impl Cache {
         for (head, numbers) in numbers.chunks_exact(self.heads.width).enumerate() {
             copy(numbers, &mut lines[(head * self.capacity + token) * self.line()..][..numbers.len()]);
         }
+    }
+
+    /// Copies tokens' keys, to columns, and values, to lines, which have these places in their rows, from the `first` token on.
+    pub fn put(
+        self,
+        first: usize,
+        rows: ChunksExact<'_, f32>,
+        [keys, values]: [Range<usize>; 2],
+        (columns, lines): (&mut [f32], &mut [f32]),
+    ) {
+        wide(
+            #[inline(always)]
+            || {
+                for (token, row) in (first..).zip(rows) {
+                    self.put_column(token, &row[keys.clone()], columns);
+                    self.put_line(token, &row[values.clone()], lines);
+                }
+            },
+        );
     }
 
     /// Multiplies rows with a head's columns: one sum for each of `tokens`, whose first token must
@@ -489,15 +509,6 @@ pub fn lay(heads: Heads, rows: &[f32], which: &Range<usize>, [columns, lines]: &
     let cache = Cache::new(heads, which.len());
     columns.resize(cache.columns(), 0.0);
     lines.resize(cache.lines(), 0.0);
-    let [keys, values] = heads.past();
-    wide(
-        #[inline(always)]
-        || {
-            let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
-            for (token, row) in rows.enumerate() {
-                cache.put_column(token, &row[keys.clone()], columns);
-                cache.put_line(token, &row[values.clone()], lines);
-            }
-        },
-    );
+    let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
+    cache.put(0, rows, heads.past(), (columns, lines));
 }

@@ -197,11 +197,8 @@ type Laid = (Cache, Vec<f32>, Vec<f32>);
 fn laid(heads: Heads, rows: &[f32], which: std::ops::Range<usize>) -> Laid {
     let cache = Cache::new(heads, which.len());
     let (mut columns, mut lines) = (vec![f32::NAN; cache.columns()], vec![f32::NAN; cache.lines()]);
-    let [keys, values] = heads.past();
-    for (token, row) in rows.chunks_exact(heads.row()).skip(which.start).take(which.len()).enumerate() {
-        cache.put_column(token, &row[keys.clone()], &mut columns);
-        cache.put_line(token, &row[values.clone()], &mut lines);
-    }
+    let rows = rows[which.start * heads.row()..which.end * heads.row()].chunks_exact(heads.row());
+    cache.put(0, rows, heads.past(), (&mut columns, &mut lines));
     (cache, columns, lines)
 }
 

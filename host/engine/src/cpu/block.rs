@@ -277,7 +277,7 @@ impl Block<'_> {
     }
 
     /// Rotates the queries and keys of every token by its position.
-    fn turn(&self, qkv: &mut [f32], turn: impl Fn(&mut [f32], &[f32], &[f32]) + Sync) {
+    pub fn turn(&self, qkv: &mut [f32], turn: impl Fn(&mut [f32], &[f32], &[f32]) + Sync) {
         let heads = self.weights.heads();
         let turned = (heads.query + heads.kv) * heads.width;
         for span in self.spans {

@@ -1,6 +1,6 @@
 //! Sampling many answers at once on the CPU.
 //!
-//! A prompt is read once. All its answers share the result, including the first token's logits.
+//! A prompt is [read](super::reading) once. All its answers share the result, including the first token's logits.
 //! Answers grow by a token at a time; a finished answer gives its row to the next. A row's bits
 //! depend only on its own tokens: products with [`PackedWeights`] are equal for any number of
 //! rows and threads. So batch size and order change nothing.
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::arena::BlockMatrix;
-use super::attention::{Cache, Past, Span, attend_after, lay};
-use super::block::{Block, KeptBlock, RopeTable, Scratch};
+use super::attention::Cache;
+use super::block::RopeTable;
 use super::experts::KeptExperts;
 use super::half::is_apart;
 use super::head::finish;
-use super::kernels::{norm, rotate, wide};
+use super::kernels::norm;
 use super::packed::PackedWeights;
-use super::parked::{Caches, Parked, Prefix};
+use super::parked::{Caches, Opening, Parked, Prefix};
 use super::supply::{Guard, Supply, Wanted};
 use super::weights::{Weights, sized};
 use crate::core::Answered;
@@ -62,6 +62,14 @@ pub struct StepScratch {
     pub scores: Vec<f32>,
     /// One buffer for each thread that shares a product.
     pub parts: Vec<Vec<f32>>,
+}
+
+/// What was read of prompts.
+struct Known<'a> {
+    /// What all begin with.
+    opening: Opening,
+    /// The last one: the next answer may be to it, too.
+    last: Option<(&'a [u32], Arc<Prefix>)>,
 }
 
 /// Receives complete answers or turns, with the indices of their requests or episodes. Those that the same token
@@ -113,11 +121,11 @@ impl Decode<'_> {
         let _guard = Guard(supply);
         let mut rows: Vec<Active> = Vec::new();
         let mut free: Vec<Caches> = Vec::new();
-        let mut shared: Option<(&[u32], Arc<Prefix>)> = None;
+        let mut known = Known { opening: self.open(supply.opening()), last: None };
         let mut rooms: Vec<StepScratch> = Vec::new();
         loop {
             let taken = supply.take(most - rows.len(), rows.is_empty());
-            rows.extend(self.admit(taken, &mut shared, &mut free));
+            rows.extend(self.admit(taken, &mut known, &mut free));
             if rows.is_empty() || self.interrupt.is_asked() {
                 return;
             }
@@ -145,7 +153,7 @@ impl Decode<'_> {
     fn admit<'r>(
         &self,
         wanted: Vec<Wanted<'r>>,
-        shared: &mut Option<(&'r [u32], Arc<Prefix>)>,
+        known: &mut Known<'r>,
         free: &mut Vec<Caches>,
     ) -> Vec<Active> {
         // Consecutive rows share a read of their prompt; the last prompt may come from the call before.
@@ -159,25 +167,28 @@ impl Decode<'_> {
             }
             which.push(prompts.len().max(1) - 1);
         }
-        let known = shared.take();
+        let before = known.last.take();
+        let opening = &known.opening;
         // With fewer prompts than threads, threads share each product, with the same bits.
         let each = |n: usize| if n < self.threads { self.threads / n.max(1) } else { 1 };
-        let read = |prompt: &&'r [u32]| match &known {
+        let read = |prompt: &&'r [u32]| match &before {
             Some((old, prefix)) if same(old, prompt) => Arc::clone(prefix),
-            _ => Arc::new(self.read(prompt, each(prompts.len()))),
+            _ => Arc::new(self.read(prompt, opening, each(prompts.len()))),
         };
         let read: Vec<Arc<Prefix>> = if self.threads == 1 {
             prompts.iter().map(read).collect()
         } else {
             prompts.par_iter().map(read).collect()
         };
-        *shared = prompts.last().zip(read.last()).map(|(p, r)| (*p, Arc::clone(r))).or(known);
+        known.last = prompts.last().zip(read.last()).map(|(p, r)| (*p, Arc::clone(r))).or(before);
 
         let threads = each(wanted.len());
         let fresh = |(which, (mut one, caches)): (usize, (Wanted<'_>, Option<Caches>))| {
             let past = one.parked.take().unwrap_or_else(|| {
                 // A training row that begins with something else has it for itself.
-                let own = one.beginning.as_ref().map(|beginning| Arc::new(self.read(beginning, threads)));
+                let alone = Opening::default();
+                let own =
+                    one.beginning.as_ref().map(|beginning| Arc::new(self.read(beginning, &alone, threads)));
                 self.begin(own.as_ref().unwrap_or_else(|| &read[which]), one.room, caches.unwrap_or_default())
             });
             self.continued(past, &one, threads)
@@ -216,82 +227,6 @@ impl Decode<'_> {
         row.draft.cool(&mut logits);
         row.draft.take(&logits, self.stops);
         row
-    }
-
-    /// Reads tokens after those of a row. Returns the logits of the next one.
-    fn read_on(&self, past: &mut Parked, tokens: &[u32], threads: usize) -> Vec<f32> {
-        let arena = self.weights.arena;
-        let (d, cache, first) = (arena.shape.hidden, past.cache, past.read);
-        let mut x = vec![0.0; tokens.len() * d];
-        for (x, token) in x.chunks_exact_mut(d).zip(tokens) {
-            self.weights.embed(*token, x);
-        }
-        let (mut kept, mut scratch) = (KeptBlock::default(), Scratch::default());
-        for layer in 0..arena.blocks.len() {
-            let block = Block { weights: self.weights, layer, rope: self.rope, spans: &[], threads };
-            let keys = &mut past.keys[layer * cache.columns()..][..cache.columns()];
-            let values = &mut past.values[layer * cache.lines()..][..cache.lines()];
-            let prefix = &past.prefix;
-            block.through(&mut x, &mut kept, &mut scratch, |heads, qkv, mixed, log_sums, scratch| {
-                let ([of_key, of_value], turned) = (heads.past(), (heads.query + heads.kv) * heads.width);
-                for (token, row) in (first..).zip(qkv.chunks_exact_mut(heads.row())) {
-                    let rope = self.rope.at(layer, prefix.tokens + token);
-                    wide(
-                        #[inline(always)]
-                        || {
-                            if let Some((cos, sin)) = rope {
-                                rotate(&mut row[..turned], cos, sin);
-                            }
-                            cache.put_column(token, &row[of_key.clone()], keys);
-                            cache.put_line(token, &row[of_value.clone()], values);
-                        },
-                    );
-                }
-                let of_prompt = &prefix.blocks[layer];
-                let before = Cache::new(heads, prefix.tokens);
-                let segments = [
-                    Past { cache: before, keys: &of_prompt.0, values: &of_prompt.1, seen: 0..prefix.tokens },
-                    Past { cache, keys, values, seen: 0..first + tokens.len() },
-                ];
-                attend_after(heads, qkv, segments, (mixed, log_sums), scratch, threads);
-            });
-        }
-        past.read += tokens.len();
-        self.logits(&x)
-    }
-
-    /// Returns the logits after the last token of a stream, `[N, D]`.
-    fn logits(&self, x: &[f32]) -> Vec<f32> {
-        let arena = self.weights.arena;
-        let d = arena.shape.hidden;
-        let (mut last, mut scale) = (vec![0.0; d], [0.0]);
-        let weight = &self.weights.gain(&arena.norm);
-        norm(&x[x.len() - d..], weight, arena.shape.epsilon as f32, &mut last, &mut scale);
-        let mut logits = vec![0.0; arena.shape.vocabulary];
-        self.laid.head.product(&last, &mut logits, false);
-        finish(&arena.shape.variant, &mut logits);
-        logits
-    }
-
-    /// Reads a prompt.
-    fn read(&self, prompt: &[u32], threads: usize) -> Prefix {
-        let arena = self.weights.arena;
-        let (d, heads) = (arena.shape.hidden, self.weights.heads());
-        let mut x = vec![0.0; prompt.len() * d];
-        for (x, token) in x.chunks_exact_mut(d).zip(prompt) {
-            self.weights.embed(*token, x);
-        }
-        let (mut kept, mut scratch) = (KeptBlock::default(), Scratch::default());
-        let mut blocks = Vec::with_capacity(arena.blocks.len());
-        for layer in 0..arena.blocks.len() {
-            let spans = &[Span { prompt: 0..0, own: 0..prompt.len() }];
-            let block = Block { weights: self.weights, layer, rope: self.rope, spans, threads };
-            block.forward(&mut x, &mut kept, &mut scratch);
-            let mut laid = <[Vec<f32>; 2]>::default();
-            lay(heads, kept.qkv(), &(0..prompt.len()), &mut laid);
-            blocks.push(laid.into());
-        }
-        Prefix { blocks, tokens: prompt.len(), logits: self.logits(&x) }
     }
 
     /// Adds a token to every row.

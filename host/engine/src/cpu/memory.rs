@@ -82,6 +82,9 @@ impl Memory {
         let prompt = setup.longest.saturating_sub(answer);
         let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);
         let caches = rows.saturating_mul(cache(answer)).saturating_add(prompts.saturating_mul(cache(prompt)));
+        // Each thread keeps what prompts begin with, at most a prompt.
+        let opening = setup.threads.saturating_mul(prompt).saturating_mul(2 * heads.kv * heads.width);
+        let caches = caches.saturating_add(opening);
         // One token of each answer goes through a block at once, and as many prompts as there are threads.
         let tokens_at_once = rows.saturating_mul(scratch + shape.vocabulary);
         let read = setup.threads.saturating_mul(prompt.max(read)).saturating_mul(block + scratch);

@@ -1,8 +1,27 @@
-//! What was computed of a sequence: of its prompt, which answers share, and of the tokens after it.
+//! What was computed of a sequence: of what it begins with, which prompts share, of its prompt, which answers share, and of the
+//! tokens after it.
 
 use std::sync::Arc;
 
 use super::attention::Cache;
+
+/// What was computed of the tokens that several prompts begin with.
+#[derive(Default)]
+pub struct Opening {
+    pub tokens: usize,
+    /// Keys and values of each block, `[T, 2 K]`. Each prompt's cache has a copy: what a token reads is in one piece then.
+    pub blocks: Vec<Vec<f32>>,
+}
+
+impl Opening {
+    /// Puts a block's keys and values first in a cache.
+    pub fn put(&self, layer: usize, cache: Cache, laid: (&mut [f32], &mut [f32])) {
+        let width = cache.heads.kv * cache.heads.width;
+        if let Some(rows) = self.blocks.get(layer) {
+            cache.put(0, rows.chunks_exact(2 * width), [0..width, width..2 * width], laid);
+        }
+    }
+}
 
 /// The result of reading a prompt.
 pub struct Prefix {

@@ -9,6 +9,25 @@ use super::parked::Parked;
 use crate::core::Request;
 use crate::talk::{History, NextTurn};
 
+/// Fewest tokens that are read before all prompts: to read a few by themselves takes as long as to read them with each.
+const OPENING: usize = 8;
+
+/// Returns what several prompts begin with. A token of each is left: the next one follows from it.
+fn alike<'a>(prompts: impl Iterator<Item = &'a [u32]>) -> &'a [u32] {
+    let mut opening: Option<&[u32]> = None;
+    let (mut last, mut several) = (&[][..], false);
+    for prompt in prompts {
+        let known = opening.unwrap_or(prompt);
+        if !std::ptr::eq(last, prompt) {
+            let same = known.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+            several |= opening.is_some() && last != prompt;
+            opening = Some(&known[..same.min(prompt.len().saturating_sub(1))]);
+            last = prompt;
+        }
+    }
+    opening.filter(|opening| several && opening.len() >= OPENING).unwrap_or_default()
+}
+
 /// The next rows of all threads.
 pub enum Supply<'a> {
     /// Each request once, in order.
@@ -182,6 +201,14 @@ impl<'a> Supply<'a> {
         }
     }
 
+    /// Returns the tokens that all prompts begin with, if there are several and it pays to read these first.
+    pub fn opening(&self) -> &'a [u32] {
+        match self {
+            Self::Listed(requests, _) => alike(requests.iter().map(|request| request.prompt)),
+            Self::Episodes(turns) => alike(turns.prompts.iter().copied()),
+        }
+    }
+
     /// Returns the next rows, at most `wanted`. With `wait`, none means that there will be no more.
     pub fn take(&self, wanted: usize, wait: bool) -> Vec<Wanted<'a>> {
         match self {
@@ -212,5 +239,24 @@ impl<'a> Supply<'a> {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_prompts_begin_with_leaves_a_token_of_each() {
+        let all: Vec<u32> = (0..20).collect();
+        let of = |prompts: &[&[u32]]| alike(prompts.iter().copied()).len();
+        assert_eq!(of(&[&all, &all[..12], &all]), 11);
+        assert_eq!(of(&[&all[..12], &all, &[&all[..15], &[9; 9]].concat()]), 11);
+        assert_eq!(of(&[&all, &[&all[..10], &[7]].concat()]), 10);
+        // Read by itself it would take longer, or nothing shares it.
+        assert_eq!(of(&[&all, &all[..OPENING]]), 0);
+        assert_eq!(of(&[&all, &all.clone(), &all]), 0);
+        assert_eq!(of(&[&all]) + of(&[]) + of(&[&all, &[]]), 0);
+        assert_eq!(of(&[&all, &[&[3], &all[1..]].concat()]), 0);
     }
 }
