@@ -199,6 +199,32 @@ fn settings_that_can_never_learn_are_refused_with_the_reason() {
     }
 }
 
+#[test]
+fn an_override_that_another_policy_would_drop_is_refused() {
+    let scratch = Scratch::new();
+    scratch.write("run.toml", HOPELESS);
+    for (command, config, key) in [
+        ("simulate", "run.toml", "policy.settings.rollouts=4"),
+        ("train", "quickstart", "policy.settings={ pilot = 4 }"),
+        ("simulate", "run.toml", "policy.use=\"dapo\""),
+    ] {
+        let said = scratch.allot(&[command, config, "--policy", "pods", "-o", key, "--out", "run"]);
+        let what = format!("error: `-o {key}` is for the config's policy, which `pods` replaces\n");
+        assert!(said.starts_with(&what), "{said}");
+        assert!(said.contains("\nhint: set what `pods` is to have with --set NAME=VALUE\n"), "{said}");
+        assert!(said.ends_with("exit code 2") && !scratch.path().join("run").exists(), "{said}");
+    }
+    // Limits belong to the run, and a policy that stays keeps what is set.
+    for more in [
+        ["policy.limits.fuel=2_000_000_000", "--policy=pods"],
+        ["policy.settings.rollouts=4", "--policy=uniform"],
+    ] {
+        let said = scratch.allot(&["simulate", "run.toml", "-o", more[0], more[1], "--out", "run"]);
+        assert!(said.ends_with("exit code 0"), "{said}");
+        std::fs::remove_dir_all(scratch.path().join("run")).unwrap();
+    }
+}
+
 // ---- the warning and the sentence
 
 /// A world in which nothing is ever solved.

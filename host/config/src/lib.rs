@@ -385,6 +385,24 @@ impl PolicyConfig {
         }
         source.clone_into(&mut self.source);
     }
+
+    /// Replaces the policy from the command line. Refuses an override, of these KEY=VALUE, that would be dropped with the
+    /// previous one.
+    pub fn replace(&mut self, source: &str, overrides: &[String]) -> Result<()> {
+        let of_policy = |one: &&String| {
+            let key = one.split('=').next().unwrap_or_default().trim();
+            key == "policy"
+                || ["policy.use", "policy.settings", "policy.sha256"].iter().any(|k| key.starts_with(k))
+        };
+        if let Some(lost) = overrides.iter().find(of_policy).filter(|_| source != self.source) {
+            let what = format!("`-o {lost}` is for the config's policy, which `{source}` replaces");
+            return Err(
+                Error::new(what).hint(format!("set what `{source}` is to have with --set NAME=VALUE"))
+            );
+        }
+        self.become_other(source);
+        Ok(())
+    }
 }
 
 impl CapsConfig {

@@ -264,7 +264,7 @@ fn resolve(command: &Simulate, screen: &mut Screen<'_>) -> Result<SimulateConfig
         return Err(Error::new(what).hint("give a config, or leave out --policy"));
     }
     if let Some(policy) = command.policy.as_deref().or(policy.then_some(&*given)) {
-        config.policy.become_other(policy);
+        config.policy.replace(policy, &command.overrides)?;
     }
     if let Some(seed) = command.seed {
         config.run.seed = seed;

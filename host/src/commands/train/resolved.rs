@@ -99,7 +99,7 @@ impl Resolved {
 fn given(command: &Train, path: &Path, screen: &mut Screen<'_>) -> Result<TrainConfig> {
     let mut config = TrainConfig::of(&opened::config(path, &command.overrides, screen)?)?;
     if let Some(policy) = &command.policy {
-        config.policy.become_other(policy);
+        config.policy.replace(policy, &command.overrides)?;
     }
     if let Some(seed) = command.seed {
         config.run.seed = seed;
