@@ -36,6 +36,9 @@ pub(super) fn whole(value: &Value) -> Option<u32> {
 /// Parses whether a rollout was right: true or false, a number (right from `right` on), or a word. `C`,
 /// `I`, `P` and `N` are inspect's correct, incorrect, partially correct and no answer.
 pub(super) fn verdict(value: &Value, right: f64) -> Option<bool> {
+    if let Value::Bool(yes) = value {
+        return Some(*yes);
+    }
     if let Some(number) = number(value) {
         return Some(number >= right);
     }
@@ -99,6 +102,8 @@ mod tests {
             assert_eq!(verdict(&value, 0.5), Some(told), "{value}");
         }
         assert_eq!(verdict(&json!("perhaps"), 0.5), None);
+        // What is said outright is not a number to compare.
+        assert_eq!((verdict(&json!(true), 2.0), verdict(&json!(false), 0.0)), (Some(true), Some(false)));
     }
 
     #[test]
