@@ -1,6 +1,7 @@
 """Holds forecasts against measured ratios: `python3 benches/forecast/validate.py ALLOT BANKS`, with the program and a folder of the banks
 that `measured.toml` names. Prints each forecast beside its measurement, and how far off they are. `--group again` forecasts the comparisons of
-that group alone. With `--spent` a simulated run is as long as `uniform` took to the target, and not as long as the log."""
+that group alone. With `--spent` a simulated run is as long as `uniform` took to the target, and not as long as the log. With
+`--operations` it compares operations instead of rollouts, where they were measured."""
 
 import argparse
 import itertools
@@ -11,19 +12,21 @@ import tomllib
 from pathlib import Path
 
 
-def forecast(allot, bank, groups, rollouts, budget, arms):
-    """Returns the information for a rollout of `uniform` and of each of the arms, which are of different policies."""
+def forecast(allot, bank, groups, rollouts, budget, arms, cost):
+    """Returns the information for a rollout, or for an operation, of `uniform` and of each of the arms, which are of different policies."""
     sets = [f"--set={arm['policy']}.{name}={json.dumps(value)}" for arm in arms for name, value in arm.get("settings", {}).items()]
     command = [allot, "forecast", bank, "--json", f"--groups={groups}", f"--rollouts={rollouts}", *budget, *sets]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    uniform = said["baseline"]["information_per_1000_rollouts"]
-    rates = {arm["policy"]: arm["information_per_1000_rollouts"] for arm in said["policies"]}
+    # What each pays for as much information as `uniform` has from the simulated rollouts.
+    whole = said["baseline"]["information_per_1000_rollouts"] * said["baseline"]["pays"]["rollouts"]
+    rates = {arm["policy"]: whole / arm["pays"][cost] for arm in [said["baseline"], *said["policies"]]}
+    uniform = rates["uniform"]
     rates |= {policy: uniform for policy in said["as_baseline"]}
     return uniform, [rates[arm["policy"]] for arm in arms]
 
 
-def told(allot, bank, at, arms, budget):
-    """Returns how many times fewer rollouts than `uniform` each arm is forecast to need. One call forecasts all arms of a step, except
+def told(allot, bank, at, arms, budget, cost):
+    """Returns how many times less than `uniform` each arm is forecast to need. One call forecasts all arms of a step, except
     that an arm of a policy which the call has already needs another."""
     base, rates, left = None, {}, list(enumerate(arms))
     step = (at["groups"], at["rollouts"])
@@ -33,7 +36,7 @@ def told(allot, bank, at, arms, budget):
             if (arm["groups"], arm["rollouts"]) == step and arm["policy"] not in policies:
                 here.append((i, arm))
                 policies.add(arm["policy"])
-        uniform, found = forecast(allot, bank, *step, budget, [arm for _, arm in here])
+        uniform, found = forecast(allot, bank, *step, budget, [arm for _, arm in here], cost)
         base = uniform if base is None else base
         rates |= {i: rate for (i, _), rate in zip(here, found)}
         left = [(i, arm) for i, arm in left if i not in rates]
@@ -65,10 +68,14 @@ def main(asked):
         group = comparison.get("group", "chosen on")
         if asked.group not in (None, group):
             continue
+        cost, key = ("operations", "operations") if asked.operations else ("rollouts", "measured")
+        comparison["arms"] = [arm for arm in comparison["arms"] if key in arm]
+        if not comparison["arms"]:
+            continue
         bank = str(asked.banks / f"{comparison['bank']}.parquet")
         arms, uniform = comparison["arms"], comparison["uniform"]
         budget = [f"--budget={uniform['spent']}"] if asked.spent else []
-        pairs = list(zip(told(asked.allot, bank, uniform, arms, budget), [arm["measured"] for arm in arms]))
+        pairs = list(zip(told(asked.allot, bank, uniform, arms, budget, cost), [arm[key] for arm in arms]))
         for arm, (ratio, measured) in zip(arms, pairs):
             words = " ".join(f"{name}={value}" for name, value in arm.get("settings", {}).items())
             print(
@@ -91,4 +98,5 @@ parser.add_argument("allot")
 parser.add_argument("banks", type=Path)
 parser.add_argument("--group")
 parser.add_argument("--spent", action="store_true")
+parser.add_argument("--operations", action="store_true")
 main(parser.parse_args())
