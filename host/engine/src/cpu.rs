@@ -37,6 +37,7 @@ mod reading;
 mod saved;
 mod softmax;
 mod supply;
+mod team;
 mod tile;
 mod unit;
 mod weights;

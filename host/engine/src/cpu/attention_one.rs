@@ -4,12 +4,12 @@
 //! ([`Together`](super::attention_rows::Together)) go through the tokens after it here, too.
 
 use pulp::{Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::attention::{Heads, Past};
 use super::gemm::INNER;
 use super::kernels::wide_op;
 use super::softmax::{Seen, softmax};
+use super::team::together;
 use super::unit::{LINE, WIDEST};
 
 /// Tokens from which on threads share the heads of a token.
@@ -45,8 +45,8 @@ pub fn attend_one(
         });
     }
     let each = heads.query.div_ceil(threads);
-    let shares = mixed.par_chunks_mut(each * heads.width).zip(scores.par_chunks_mut(each * stride));
-    shares.enumerate().for_each(|(i, (mixed, scores))| {
+    let shares = mixed.chunks_mut(each * heads.width).zip(scores.chunks_mut(each * stride));
+    together(shares.enumerate(), |(i, (mixed, scores))| {
         let first = i * each;
         wide_op(&mut One { heads, first, query, before: 0, segments, mixed, scores, stride, total });
     });

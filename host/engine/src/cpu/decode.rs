@@ -26,6 +26,7 @@ use super::kernels::norm;
 use super::packed::PackedWeights;
 use super::parked::{Caches, Opening, Parked, Prefix};
 use super::supply::{Guard, Supply, Wanted};
+use super::team::awake;
 use super::weights::{Weights, sized};
 use crate::core::Answered;
 use crate::draft::Draft;
@@ -125,15 +126,22 @@ impl Decode<'_> {
         let mut rooms: Vec<StepScratch> = Vec::new();
         loop {
             let taken = supply.take(most - rows.len(), rows.is_empty());
-            rows.extend(self.admit(taken, &mut known, &mut free));
+            if !taken.is_empty() {
+                self.awake(|| rows.extend(self.admit(taken, &mut known, &mut free)));
+            }
             if rows.is_empty() || self.interrupt.is_asked() {
                 return;
             }
             // Each new row has its first token now; a row that is already finished is not continued.
             self.retire(&mut rows, supply, &mut free);
-            self.advance(&mut rows, &mut rooms);
+            self.awake(|| self.advance(&mut rows, &mut rooms));
             self.retire(&mut rows, supply, &mut free);
         }
+    }
+
+    /// Calls `work`, whose parts threads share.
+    fn awake(&self, work: impl FnOnce()) {
+        if self.threads == 1 { work() } else { awake(work) }
     }
 
     fn retire(&self, rows: &mut Vec<Active>, supply: &Supply<'_>, free: &mut Vec<Caches>) {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::arena::{BlockMatrix, HeadNormPlaces};
 use super::attention::{Cache, Heads, Past};
 use super::attention_one::attend_one;
@@ -13,6 +11,7 @@ use super::half::is_apart;
 use super::kernels::{norm, rotate, wide, wide_op};
 use super::paired::newest::Newest;
 use super::parked::Parked;
+use super::team::together;
 use super::weights::sized;
 
 /// Tokens of a prompt that is worth reading together.
@@ -40,8 +39,7 @@ impl Decode<'_> {
         if threads == 1 {
             all.for_each(|some| mix(scores, some));
         } else {
-            let all: Vec<Neighbours<'_>> = all.collect();
-            all.into_par_iter().with_max_len(1).for_each_init(Vec::new, mix);
+            together(all, |some| mix(&mut Vec::new(), some));
         }
         let out = self.laid.of_block(layer, BlockMatrix::Out);
         if is_apart(&w.arena.shape) {

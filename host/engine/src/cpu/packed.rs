@@ -4,7 +4,6 @@
 use std::cell::Cell;
 
 use pulp::Simd;
-use rayon::prelude::*;
 
 use super::arena::{Arena, BlockMatrix};
 use super::arithmetic::Arithmetic;
@@ -12,6 +11,7 @@ use super::element::Element as _;
 use super::instruction::Instruction;
 use super::lora::Adapters;
 use super::panels::Panels;
+use super::team::together;
 use super::unit::{Multiply, Pair, Unit};
 
 /// A model's weights in panels, adapters merged.
@@ -115,8 +115,8 @@ impl PackedMatrix {
         if rows * inputs >= x.len() {
             return self.product(x, y, add);
         }
-        let parts = y.par_chunks_mut(rows * outputs).zip(x.par_chunks(rows * inputs));
-        parts.for_each(|(y, x)| self.product(x, y, add));
+        let parts = y.chunks_mut(rows * outputs).zip(x.chunks(rows * inputs));
+        together(parts, |(y, x)| self.product(x, y, add));
     }
 
     /// Like `product`, with panels spread over `threads`, each with its own buffer.

@@ -13,6 +13,7 @@ use super::element::Element;
 use super::gemm::INNER;
 use super::instruction::Instruction;
 use super::kernels::wide_op;
+use super::team::together;
 use super::tile::{columns, start};
 use super::unit::{LINE, Multiply, Side, Tile, Unit};
 
@@ -76,8 +77,8 @@ impl<E: Element> Panels<E> {
         let rows = x.len() / self.inner.max(1);
         if rows == 1 {
             // Each part writes its share of the row in place.
-            let parts = y.par_chunks_mut(each * self.width).enumerate();
-            return parts.for_each(|(part, y)| {
+            let parts = y.chunks_mut(each * self.width).enumerate();
+            return together(parts, |(part, y)| {
                 let stride = y.len();
                 E::run(Product { panels: self, which: span(part), x, y, stride, add }, instruction);
             });
@@ -86,7 +87,7 @@ impl<E: Element> Panels<E> {
         let columns =
             |part: usize| part * each * self.width..self.outputs.min((part + 1) * each * self.width);
         let before = &*y;
-        rooms[..parts].par_iter_mut().enumerate().for_each(|(part, scratch)| {
+        together(rooms[..parts].iter_mut().enumerate(), |(part, scratch)| {
             let stride = columns(part).len();
             scratch.clear();
             if add {

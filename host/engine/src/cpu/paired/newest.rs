@@ -2,12 +2,12 @@
 //! the rows of a tile; alone, a row has fewer of them. The bits are those of a token among many.
 
 use pulp::Simd;
-use rayon::prelude::*;
 
 use super::super::attention::{Heads, Past};
 use super::super::bf16::pairs;
 use super::super::element::Element;
 use super::super::softmax::Seen;
+use super::super::team::together;
 use super::super::unit::{MATRIX_ROWS, Multiply, Pair, ROWS, Unit, WIDEST};
 use super::cache::BLOCK;
 use super::rows::{Buffers, Rows};
@@ -45,11 +45,12 @@ impl Newest<'_> {
         }
         // Heads that share keys and values are separated only for threads that would have none.
         let each = group.div_ceil(threads.div_ceil(heads.kv));
-        let groups = mixed.par_chunks_mut(group * width).enumerate();
-        groups.for_each(|(kv, mixed)| {
-            let parts = mixed.par_chunks_mut(each * width).enumerate();
-            parts.for_each(|(i, mixed)| run(kv * group + i * each, mixed.len() / width, mixed));
+        let groups = mixed.chunks_mut(group * width).enumerate();
+        let parts = groups.flat_map(|(kv, mixed)| {
+            let parts = mixed.chunks_mut(each * width).enumerate();
+            parts.map(move |(i, mixed)| (kv * group + i * each, mixed))
         });
+        together(parts, |(first, mixed)| run(first, mixed.len() / width, mixed));
     }
 }
 
