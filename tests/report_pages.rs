@@ -575,7 +575,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         "prospect",
         "uniform, 2 of each",
         "dapo†",
-        "greso",
+        "greso‡",
         "pods",
         "uniform",
         "c-grpo",
@@ -594,6 +594,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         effective: 1_800.0 + 300.0 * place as f64,
         modelled: name.ends_with('*').then_some(0.4),
         replayed: name.ends_with('†').then_some(0.33),
+        often: name.ends_with('‡').then_some(34.2),
     };
     let rich = Forecast {
         title: "Forecast from runs & <b>logs</b> of \u{202e}moh".into(),
@@ -652,6 +653,8 @@ fn a_forecast_has_a_figure_of_each_unit_that_is_known() {
         "2.70× fewer",
         "† So much of what the policy trains on",
         "dapo† 33",
+        "‡ The policy stays with few prompts",
+        "greso‡ 34",
         "[2.51, 2.92]",
         "1,000 with an advantage",
         "1.52M × P",

@@ -104,7 +104,7 @@ impl Forecast {
             match made {
                 Ok(arm) if arm.is_like(&baseline) => alike.push(arm.name),
                 Ok(arm) if arm.information() <= 0.0 => useless.push(arm.name),
-                Ok(arm) => arms.push(arm),
+                Ok(arm) => arms.push(arm.beside(&baseline)),
                 Err(why) => left_out.push((candidate.name.clone(), why)),
             }
         }

@@ -57,6 +57,8 @@ pub struct Policy {
     pub modelled: Option<f64>,
     /// The share of what it trained on that it had trained on before, if it replays.
     pub replayed: Option<f64>,
+    /// Mean number of updates on each of its prompts, where it is much larger than the baseline's.
+    pub often: Option<f64>,
 }
 
 /// Says what a ratio shows if it is not to be shown with its interval: the interval has 1 in it, as it is shown, or there is none.

@@ -19,6 +19,9 @@ const MODELLED: f64 = 0.2;
 /// The share of rollouts trained on again from which a forecast is marked.
 const REPLAYED: f64 = 0.01;
 
+/// How many times as many rollouts of each prompt, and updates on it, as the baseline has mark a forecast.
+const OFTEN: f64 = 4.0;
+
 /// The fewest prompts of an interval.
 const FEWEST: usize = 20;
 
@@ -45,6 +48,10 @@ pub struct Arm {
     pub steered: bool,
     /// The share of what it trained on that it had trained on before.
     pub replayed: f64,
+    /// Mean number of updates that learned from a prompt, of prompts with an advantage in at least one.
+    pub updates: f64,
+    /// The same, if it stays with few prompts: if both it and the rollouts of each are many beside the baseline's.
+    pub often: Option<f64>,
 }
 
 impl Arm {
@@ -85,7 +92,22 @@ impl Arm {
             modelled,
             revisited: tally.revisited.len(),
             steered: tally.steered,
+            updates: tally.groups as f64 / tally.taught.len().max(1) as f64,
+            often: None,
         })
+    }
+
+    /// Returns it beside a baseline, which tells whether it stays with few prompts.
+    pub(super) fn beside(self, baseline: &Self) -> Self {
+        let stays = self.updates >= OFTEN * baseline.updates && self.of_each() >= OFTEN * baseline.of_each();
+        Self { often: stays.then_some(self.updates), ..self }
+    }
+
+    /// Returns the mean number of rollouts of prompts with an advantage in at least one update.
+    fn of_each(&self) -> f64 {
+        let taught = self.lessons.iter().filter(|(_, lesson)| lesson.effective > 0);
+        let rollouts: Vec<f64> = taught.map(|(_, lesson)| lesson.rollouts as f64).collect();
+        rollouts.iter().sum::<f64>() / rollouts.len().max(1) as f64
     }
 
     /// Returns whether it sampled the same prompts as often as another run, and learned the same from them.
@@ -125,9 +147,8 @@ impl Arm {
 
     /// Returns the signs behind its name, for what its numbers rest on.
     pub fn marks(&self) -> String {
-        let [modelled, replayed] = [(self.much_modelled(), "*"), (self.any_replayed(), "†")]
-            .map(|(share, mark)| share.map_or("", |_| mark));
-        format!("{modelled}{replayed}")
+        let marks = [(self.much_modelled(), "*"), (self.any_replayed(), "†"), (self.often, "‡")];
+        marks.into_iter().filter_map(|(number, mark)| number.map(|_| mark)).collect()
     }
 }
 

@@ -70,11 +70,10 @@ fn compared(ratio: Estimate) -> Cell {
     finding(ratio).map_or(Cell::Ratio(ratio), |words| Cell::Number(ratio.value, words))
 }
 
-/// Says which policies rest on rollouts that the log does not have, and which on lessons that count twice.
+/// Says which policies rest on rollouts that the log does not have, and which on lessons that count twice or come late.
 fn marked(forecast: &Forecast) -> String {
-    let marked = |words: &str, share: fn(&Policy) -> Option<f64>| {
-        // Rounded as on the screen.
-        let one = |policy: &Policy| Some(format!("{} {:.0}\u{a0}%", policy.name, 100.0 * share(policy)?));
+    let marked = |words: &str, told: fn(&Policy) -> Option<String>| {
+        let one = |policy: &Policy| Some(format!("{} {}", policy.name, told(policy)?));
         let all: Vec<String> = forecast.policies.iter().filter_map(one).collect();
         (!all.is_empty()).then(|| format!("{words}: {}.", all.join(", ")))
     };
@@ -82,8 +81,19 @@ fn marked(forecast: &Forecast) -> String {
         "* So much of the policy's rollouts is from a fitted model, as the log has too few of each prompt";
     let replayed = "† So much of what the policy trains on it has trained on before. It counts as much again, so the policy may \
                     save less than the table says";
-    let notes = [marked(modelled, |policy| policy.modelled), marked(replayed, |policy| policy.replayed)];
+    let often = "‡ The policy stays with few prompts, and learns so many times from each. A late lesson counts as much as the first, so the policy \
+                 may save less than the table says";
+    let notes = [
+        marked(modelled, |policy| policy.modelled.map(percent)),
+        marked(replayed, |policy| policy.replayed.map(percent)),
+        marked(often, |policy| policy.often.map(|times| format!("{times:.0}"))),
+    ];
     notes.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a share as on the screen.
+fn percent(share: f64) -> String {
+    format!("{:.0}\u{a0}%", 100.0 * share)
 }
 
 /// Returns the settings.

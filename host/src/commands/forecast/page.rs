@@ -47,6 +47,7 @@ pub(super) fn of(
             effective: arm.rollouts_for(1000.0),
             modelled: arm.much_modelled(),
             replayed: arm.any_replayed(),
+            often: arm.often,
         }
     };
     let policies = ranked.iter().map(policy).collect();
