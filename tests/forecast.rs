@@ -124,8 +124,11 @@ fn what_is_trained_on_again_is_marked() {
 #[test]
 fn a_policy_that_stays_with_few_prompts_is_marked() {
     let scratch = Scratch::new();
-    let rates: String = (0..4000).map(|i| format!("p{i},{},8\n", f64::from(i % 9) / 8.0)).collect();
-    scratch.write("rates.csv", format!("id,pass_rate,n\n{rates}"));
+    let mut rates = "id,pass_rate,n\n".to_owned();
+    for i in 0..4000 {
+        writeln!(rates, "p{i},{},8", f64::from(i % 9) / 8.0).unwrap();
+    }
+    scratch.write("rates.csv", rates);
     let log =
         ["rates.csv", "--groups", "8", "--rollouts", "2", "--budget", "4000", "--set", "sgpo.share=0.05"];
     let said = scratch.allot(&[&["forecast"], &log[..]].concat());
@@ -136,7 +139,7 @@ fn a_policy_that_stays_with_few_prompts_is_marked() {
     // The pilots and commits of one visit are in one update, and with one rollout for each prompt there are as many prompts.
     assert_eq!(said.matches('‡').count(), 2, "{said}");
     let told = told(&scratch, &log);
-    let updates = |arm: &serde_json::Value| arm["updates_of_a_prompt"].as_f64().unwrap();
+    let updates = |arm: &Value| arm["updates_of_a_prompt"].as_f64().unwrap();
     let sgpo = told["policies"].as_array().unwrap().iter().find(|arm| arm["policy"] == "sgpo").unwrap();
     assert!(updates(sgpo) > 4.0 * updates(&told["baseline"]), "{sgpo}");
 }

@@ -4,6 +4,7 @@
 //! two of them needs some 40 µs to wake up, and as long does the one that waits for it: in sampling one answer, a third of
 //! the time. Rayon's threads look for work for a few µs, and nothing sets how long.
 
+use std::cell::Cell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,19 +15,31 @@ const EAGER: u32 = 64;
 /// Spins between two looks: a look touches what the other threads write.
 const SPINS: u32 = 16;
 
-/// Calls `work`. Until it has returned, the pool's other threads wait for pieces of it without falling asleep.
+thread_local! {
+    /// Whether the thread is in the work of [`awake`].
+    static LEADS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `work`. Until it has returned, the pool's other threads wait for pieces of it without falling asleep, but for those that
+/// have such work themselves: two would wait for each other for ever.
 pub fn awake(work: impl FnOnce()) {
-    let Some(own) = rayon::current_thread_index() else { return work() };
+    if rayon::current_thread_index().is_none() || LEADS.get() {
+        return work();
+    }
     let over = AtomicBool::new(false);
     rayon::in_place_scope(|scope| {
         let over = &over;
-        scope.spawn_broadcast(move |_, thread| {
-            if thread.index() != own {
+        LEADS.set(true);
+        // Also if it panics.
+        let _told = AtEnd(|| {
+            over.store(true, Ordering::Release);
+            LEADS.set(false);
+        });
+        scope.spawn_broadcast(|_, _| {
+            if !LEADS.get() {
                 until(|| over.load(Ordering::Acquire));
             }
         });
-        // Also if it panics, or the others would wait for ever.
-        let _told = AtEnd(|| over.store(true, Ordering::Release));
         work();
     });
 }
@@ -103,6 +116,12 @@ mod tests {
         let mut seen = seen.into_inner().expect("no panic");
         seen.sort_unstable();
         assert_eq!(seen, (0..1000).collect::<Vec<_>>());
+
+        // Two that lead at a time in one pool.
+        pool.install(|| {
+            let lead = || (0..2000).for_each(|_| awake(|| together(0..3, |n| drop(vec![n]))));
+            rayon::join(lead, lead);
+        });
 
         for bad in 0..3 {
             let run = || pool.install(|| awake(|| together(0..3, |n| assert_ne!(n, bad))));
