@@ -1,8 +1,8 @@
 //! Threads that stay awake while they share many short pieces of work.
 //!
 //! A token of one answer takes a hundred products and more, each over in 20 to 100 µs. A thread that falls asleep between
-//! two of them needs some 40 µs to wake up, and as long does the one that waits for it: in sampling one answer, a third of
-//! the time. Rayon's threads look for work for a few µs, and nothing sets how long.
+//! two of them has to be woken, and so has one that waits for it: with two threads, about a tenth of the time of a token
+//! (`docs/results/speed.md`). Rayon's threads look for work for a few µs, and nothing sets how long.
 
 use std::cell::Cell;
 use std::hint::spin_loop;
