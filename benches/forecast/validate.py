@@ -62,18 +62,17 @@ def tau(pairs):
 
 def main(asked):
     groups = {}
+    cost, key = ("operations", "operations") if asked.operations else ("rollouts", "measured")
     with open(Path(__file__).parent / "measured.toml", "rb") as file:
         comparisons = tomllib.load(file)["comparisons"]
     for comparison in comparisons:
         group = comparison.get("group", "chosen on")
         if asked.group not in (None, group):
             continue
-        cost, key = ("operations", "operations") if asked.operations else ("rollouts", "measured")
-        comparison["arms"] = [arm for arm in comparison["arms"] if key in arm]
-        if not comparison["arms"]:
+        arms, uniform = [arm for arm in comparison["arms"] if key in arm], comparison["uniform"]
+        if not arms:
             continue
         bank = str(asked.banks / f"{comparison['bank']}.parquet")
-        arms, uniform = comparison["arms"], comparison["uniform"]
         budget = [f"--budget={uniform['spent']}"] if asked.spent else []
         pairs = list(zip(told(asked.allot, bank, uniform, arms, budget, cost), [arm[key] for arm in arms]))
         for arm, (ratio, measured) in zip(arms, pairs):

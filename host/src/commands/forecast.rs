@@ -314,7 +314,7 @@ fn advice(forecast: &Forecast, fit: Fit) -> String {
 fn unknown(forecast: &Forecast, told: &About) -> Vec<String> {
     let mut all = vec![
         "the log can't tell what changes as the model learns. Of 65 ratios that training had measured, such forecasts were off by a \
-         factor of 1.6 (root mean square), 2.9 at worst; of 54 ratios of operations by 1.6, too, and about more or fewer 18 were wrong"
+         factor of 1.6 (root mean square), 2.9 at worst; of 54 ratios of operations by 1.6, too, and 18 were wrong about which policy needs fewer"
             .to_owned(),
     ];
     let named = |which: fn(&Arm) -> bool| {
