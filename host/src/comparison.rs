@@ -78,7 +78,7 @@ impl Comparison {
         let (before, resumed) = (Before::in_folder(folder)?, path == folder.join(CONFIG));
         let mut arms = declared.arms(folder, before.as_ref())?;
         let mut notes = builds::give(&mut arms, folder, resumed, before.as_ref())?;
-        notes.extend(declared.based_on.take());
+        notes.append(&mut declared.notes);
         let tune = declared.section.tune.as_ref();
         let mut tuner = tune.map(|tune| Tuner::new(tune, &declared, folder, &arms)).transpose()?;
         let mut settled = tuner.is_none();

@@ -1,4 +1,4 @@
-//! Opens a config, with a note about its bases.
+//! Opens a config, with notes about its bases.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use allot_config::Tree;
 
 use crate::screen::Screen;
 
-/// Reads a config with overrides from the command line, and notes its bases.
+/// Reads a config with overrides from the command line, and notes its bases and what was left out of them.
 pub fn config(path: &Path, overrides: &[String], screen: &mut Screen<'_>) -> Result<Tree> {
     let tree = allot_config::open(path, overrides)?;
-    if let Some(words) = tree.based_on() {
+    for words in tree.notes() {
         screen.tell(format_args!("note: {words}"));
     }
     Ok(tree)

@@ -8,7 +8,7 @@ use allot_base::{Error, Result};
 
 use crate::node::{Location, Node, Value};
 use crate::shipped::Shipped;
-use crate::tree::{Source, Tree, lay};
+use crate::tree::{Source, Tree};
 use crate::typed::Fault;
 
 /// The key that names a config's bases.
@@ -70,7 +70,7 @@ fn over_its_bases(
     within.pop();
     layers.push(own);
     let laid = layers.into_iter().reduce(|mut under, over| {
-        lay(&mut under, over);
+        tree.lay(&mut under, over);
         under
     });
     Ok(laid.expect("the config itself is a layer"))
@@ -119,7 +119,7 @@ impl Origin {
             Self::File(path) => path.parent().unwrap_or(Path::new("")),
             Self::Shipped(_) => return Ok(Self::Shipped(Shipped::named(base)?.name)),
         };
-        let path = folder.join(base);
+        let path = folder.join(base.trim_start_matches("./"));
         match path.canonicalize() {
             Ok(_) if path.is_dir() => Err(Error::new("it is a folder")),
             Ok(_) => Ok(Self::File(path)),
@@ -163,6 +163,42 @@ mod tests {
         let expected = "[run]\nseed = 1\nsteps = 3\n[[tasks]]\nkind = 'products'\n";
         assert_eq!(opened(&files, &[]), Ok(table(expected)));
         assert_eq!(opened(&files, &["run.steps=4"]), Ok(table(&expected.replace("steps = 3", "steps = 4"))));
+    }
+
+    #[test]
+    fn another_policy_has_no_settings_of_the_one_beneath() {
+        let base = "[policy]\nuse = 'dapo'\nsha256 = 'ab'\nsettings = { most = 3, least = 1 }\nlimits = { fuel = 9 }\n";
+        let files = |own: &'static str| [("run.toml", own), ("base.toml", base)];
+        let notes = |own, overrides: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            files(own)
+                .iter()
+                .for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());
+            let overrides: Vec<String> = overrides.iter().map(|&one| one.to_owned()).collect();
+            open(&folder.path().join("run.toml"), &overrides).unwrap().notes().skip(1).collect::<Vec<_>>()
+        };
+        let other = "base = 'base.toml'\n[policy]\nuse = 'spo'\nsettings = { prompts = 4 }\n";
+        let left = "settings = { prompts = 4 }\nlimits = { fuel = 9 }\n";
+        let expected = table(&format!("[policy]\nuse = 'spo'\n{left}"));
+        assert_eq!(opened(&files(other), &[]), Ok(expected));
+        let note = "`spo` takes the place of `dapo`, whose settings are left out: `least`, `most`";
+        assert_eq!(notes(other, &[]), [note]);
+
+        let same = "base = 'base.toml'\n[policy]\nuse = 'dapo'\nsettings = { most = 4 }\n";
+        assert_eq!(
+            opened(&files(same), &[]).unwrap()["policy"]["settings"],
+            toml::Value::Table(table("most = 4\nleast = 1"))
+        );
+        assert_eq!(notes(same, &[]), [""; 0]);
+
+        // What options set stays, whichever comes first.
+        for options in
+            [["policy.use=spo", "policy.settings.prompts=4"], ["policy.settings.prompts=4", "policy.use=spo"]]
+        {
+            let read = opened(&files("base = 'base.toml'\n"), &options).unwrap();
+            assert_eq!(read["policy"]["settings"], toml::Value::Table(table("prompts = 4")));
+            assert_eq!(notes("base = 'base.toml'\n", &options), [note]);
+        }
     }
 
     #[test]

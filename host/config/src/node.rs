@@ -7,6 +7,19 @@ pub(crate) struct Node {
     pub place: Location,
 }
 
+impl Node {
+    /// Returns the value of a table's key.
+    pub fn get(&self, name: &str) -> Option<&Self> {
+        let Value::Table(entries) = &self.value else { return None };
+        entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
+    }
+
+    /// Returns whether an option on the command line set it.
+    pub fn is_typed(&self) -> bool {
+        matches!(self.place, Location::Option(_))
+    }
+}
+
 /// A TOML value. Dates are converted to text.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {

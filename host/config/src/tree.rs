@@ -23,6 +23,8 @@ pub struct Tree {
     /// The options on the command line, each as KEY=VALUE. They override the files.
     overrides: Vec<String>,
     root: Node,
+    /// What was left out of the layers beneath, a sentence each.
+    left: Vec<String>,
 }
 
 /// A config's text, and its name in errors.
@@ -47,7 +49,7 @@ impl Tree {
     /// Returns a config without text.
     pub(crate) fn new(overrides: &[String]) -> Self {
         let root = Node { value: Value::Table(Vec::new()), place: Location::File { file: 0, at: 0 } };
-        Self { files: Vec::new(), overrides: overrides.to_vec(), root }
+        Self { files: Vec::new(), overrides: overrides.to_vec(), root, left: Vec::new() }
     }
 
     /// Parses a file. The config's own file must come first, and then its bases.
@@ -76,6 +78,7 @@ impl Tree {
     fn overridden(mut self) -> Result<Self> {
         for i in 0..self.overrides.len() {
             let over = option(&self.overrides[i], i)?.map_err(|fault| self.told(&fault))?;
+            self.left.extend(other_policy(&mut self.root, &over));
             merge(&mut self.root, over, "").map_err(|fault| self.told(&fault))?;
         }
         Ok(self)
@@ -105,11 +108,17 @@ impl Tree {
         self.files.first().map_or("", |own| &own.name)
     }
 
-    /// Returns a sentence that names the config's bases, if it has any.
-    pub fn based_on(&self) -> Option<String> {
-        let (own, bases) = self.files.split_first()?;
-        let bases: Vec<&str> = bases.iter().map(|file| file.name.as_str()).collect();
-        (!bases.is_empty()).then(|| format!("`{}` is based on {}", own.name, bases.join(", ")))
+    /// Returns sentences that name the config's bases, if it has any, and what was left out.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let bases: Vec<&str> = self.files.iter().skip(1).map(|file| file.name.as_str()).collect();
+        let based = format!("`{}` is based on {}", self.name(), bases.join(", "));
+        (!bases.is_empty()).then_some(based).into_iter().chain(self.left.iter().cloned())
+    }
+
+    /// Merges a config over its base.
+    pub(crate) fn lay(&mut self, under: &mut Node, over: Node) {
+        self.left.extend(other_policy(under, &over));
+        lay(under, over);
     }
 
     /// Returns whether the config has this section.
@@ -160,10 +169,7 @@ impl Tree {
         }
         let unknown = fault.unknown.iter().map(|(unknown, _)| unknown.as_str());
         let path: Vec<&str> = fault.path.iter().rev().map(String::as_str).chain(unknown).collect();
-        let node = path.iter().try_fold(&self.root, |node, name| match &node.value {
-            Value::Table(entries) => entries.iter().find(|(key, _)| key.name == *name).map(|(_, node)| node),
-            _ => None,
-        });
+        let node = path.iter().try_fold(&self.root, |node, name| node.get(name));
         let mut keys = Vec::new();
         if let Some(node) = node {
             leaves(node, &path.join("."), &mut keys);
@@ -251,8 +257,30 @@ fn option(typed: &str, index: usize) -> Result<std::result::Result<Node, Fault>>
     read(&format!("{key}={quoted}")).filter(|_| !key.contains(['\n', '\r'])).ok_or_else(form)
 }
 
-/// Merges a config over its base. Tables are merged by key; other values are replaced.
-pub(crate) fn lay(under: &mut Node, over: Node) {
+/// Removes the settings and the hash of a policy if what comes over it names another policy, for which they are not. What the
+/// command line set stays. Returns a sentence with the removed settings, if there are any.
+fn other_policy(under: &mut Node, over: &Node) -> Option<String> {
+    let used = |node: &Node| match &node.get("policy")?.get("use")?.value {
+        Value::Text(policy) => Some(policy.clone()),
+        _ => None,
+    };
+    let (old, new) = (used(under)?, used(over)?);
+    let Value::Table(sections) = &mut under.value else { return None };
+    let (_, policy) = sections.iter_mut().find(|(key, _)| key.name == "policy").filter(|_| old != new)?;
+    let Value::Table(entries) = &mut policy.value else { return None };
+    entries.retain(|(key, node)| key.name != "sha256" || node.is_typed());
+    let (_, settings) = entries.iter_mut().find(|(key, _)| key.name == "settings")?;
+    let Value::Table(settings) = &mut settings.value else { return None };
+    let gone: Vec<String> = settings
+        .extract_if(.., |(_, node)| !node.is_typed())
+        .map(|(key, _)| format!("`{}`", key.name))
+        .collect();
+    let gone = (!gone.is_empty()).then(|| gone.join(", "))?;
+    Some(format!("`{new}` takes the place of `{old}`, whose settings are left out: {gone}"))
+}
+
+/// Merges a node over that of a base. Tables are merged by key; other values are replaced.
+fn lay(under: &mut Node, over: Node) {
     match (&mut under.value, over) {
         (Value::Table(known), Node { value: Value::Table(entries), place }) => {
             // Errors about missing keys should name the last file.

@@ -35,8 +35,8 @@ pub struct Declared {
     pub means: Means,
     /// Whether its runs train on a GPU.
     pub gpu: bool,
-    /// A note about the configs that it is based on.
-    pub based_on: Option<String>,
+    /// Notes about the configs that it is based on.
+    pub notes: Vec<String>,
 }
 
 impl Declared {
@@ -68,8 +68,8 @@ impl Declared {
             return Err(Error::new(what));
         }
         let (seed, seeds) = (run.seed, section.seeds(run.seed));
-        let (means, based_on) = (Means { budget, steps: run.steps }, tree.based_on());
-        Ok(Self { name, whole, text, section, kind, seed, seeds, means, gpu, based_on })
+        let (means, notes) = (Means { budget, steps: run.steps }, tree.notes().collect());
+        Ok(Self { name, whole, text, section, kind, seed, seeds, means, gpu, notes })
     }
 
     /// Returns its arms. Arms named after files keep their names in the comparison in `folder`.
