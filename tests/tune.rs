@@ -220,6 +220,24 @@ fn trials_that_lost_make_room_before_the_next_one_begins() {
 }
 
 #[test]
+fn runs_that_have_reached_the_target_make_room_and_need_no_more() {
+    // The first evaluation of each trial is above this.
+    let scratch = with(&trained().replace("seeds = 1\n", "seeds = 1\ntargets = [0.01]\n"));
+    let mut child = scratch.started(&["compare", "compare.toml", "--out", "out", "--jobs", "1"]);
+    let runs = scratch.path().join("out/tuning/runs");
+    while !runs.join("pods/trial-00/seed-1000001/resolved.toml").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the second arm never began");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for trial in 0..4 {
+        let run = runs.join(format!("uniform/trial-{trial:02}/seed-1000001"));
+        assert!(run.join("record.jsonl").exists() && !run.join("checkpoints").exists(), "trial {trial}");
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(tuning(&scratch, "out").arms.iter().all(|arm| arm.trials[0].rungs.len() == 2));
+}
+
+#[test]
 fn a_trial_goes_on_as_if_it_had_not_paused() {
     let scratch = with(include_str!("cases/training/short.toml"));
     scratch.allot(&["train", "compare.toml", "--out", "whole"]);

@@ -38,11 +38,12 @@ struct Layout {
     files: Vec<Layer>,
 }
 
-/// A file: what it says, and its bases, by their places.
+/// A file: what it says, its bases, by their places, and what it does not take from them.
 struct Layer {
     path: PathBuf,
     own: Table,
     bases: Vec<usize>,
+    without: Vec<String>,
 }
 
 impl Class for Bases {
@@ -107,12 +108,21 @@ impl Layout {
         let name = if place == 0 { OWN.to_owned() } else { format!("{folder}/{place}.toml") };
         let path = PathBuf::from(name.trim_start_matches('/'));
         let (own, mut under) = tables.split_last_mut().expect("a file has a table");
-        self.files.push(Layer { path, own: std::mem::take(own), bases: Vec::new() });
+        self.files.push(Layer { path, own: std::mem::take(own), bases: Vec::new(), without: Vec::new() });
         let mut bases = Vec::new();
         while !under.is_empty() {
             let (these, rest) = under.split_at_mut(1 + chance.below(under.len()));
             bases.push(self.build(these, chance));
             under = rest;
+        }
+        if let Some(first) = bases.first().filter(|_| chance.below(2) == 0) {
+            let spare = format!("spare-{place}");
+            let own = &mut self.files[*first].own;
+            let section = own.iter().find(|(_, value)| value.is_table()).map(|(name, _)| name.clone());
+            let path: Vec<String> =
+                section.filter(|_| chance.below(2) == 0).into_iter().chain([spare]).collect();
+            put(own, &path, chance.of_these(&[Value::Integer(7), Value::Table(Table::new())]).clone());
+            self.files[place].without.push(path.join("."));
         }
         self.files[place].bases = bases;
         place
@@ -128,6 +138,9 @@ impl Layout {
                 .map(|base| Value::String(between(&file.path, &self.files[*base].path)))
                 .collect();
             let mut table = file.own.clone();
+            if !file.without.is_empty() {
+                table.insert("without".to_owned(), Value::try_from(&file.without).expect("texts"));
+            }
             match <[Value; 1]>::try_from(bases) {
                 Ok([base]) => _ = table.insert("base".to_owned(), base),
                 Err(bases) if bases.is_empty() => {}
@@ -195,8 +208,10 @@ fn lay(table: &Table, within: &mut Vec<String>, tables: &mut [Table], chance: &m
         } else {
             let top = chance.below(tables.len());
             put(&mut tables[top], within, value.clone());
+            // Settings of another policy would not stay.
+            let other = within != &["policy", "use"];
             for under in &mut tables[..top] {
-                if chance.below(4) == 0 {
+                if other && chance.below(4) == 0 {
                     let other =
                         [Value::Integer(7), Value::String("other".to_owned()), Value::Array(Vec::new())];
                     put(under, within, chance.of_these(&other).clone());

@@ -47,7 +47,7 @@ fn a_dry_run_says_what_would_run() {
                           ranks = 1
     budget                4000 rollouts, at most 6 steps
     answers               up to 8 tokens
-    memory                about 199.6 MiB
+    memory                about 231.6 MiB
       weights             0.6 MiB
       optimizer           2.3 MiB
       sampling            3.2 MiB
@@ -55,7 +55,7 @@ fn a_dry_run_says_what_would_run() {
       saving              0.6 MiB
       rollouts at hand    0.2 MiB
       table of rollouts   0.1 MiB
-      the program itself  128.0 MiB
+      the program itself  160.0 MiB
     threads               2
     exit code 0
     "#);

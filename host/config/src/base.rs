@@ -13,6 +13,8 @@ use crate::typed::Fault;
 
 /// The key that names a config's bases.
 const KEY: &str = "base";
+/// The key that names what a config does not take from its bases.
+const WITHOUT: &str = "without";
 /// Maximum number of files in a config. A file named twice is read twice and counts twice.
 const MOST: usize = 64;
 
@@ -24,11 +26,13 @@ enum Origin {
 
 /// Reads a config file or a built-in config, and applies the overrides, each KEY=VALUE. A config with a
 /// `base` is merged over it: tables are merged by key, other values are replaced. With a list of bases,
-/// each is merged over the earlier ones. Bases may have bases.
+/// each is merged over the earlier ones. Bases may have bases. What `without` names is removed from the
+/// bases first.
 ///
 /// # Errors
 ///
-/// A file cannot be read, is not TOML, or is its own base; or an override is not KEY=VALUE.
+/// A file cannot be read, is not TOML, or is its own base; `without` names what no base has; or an override
+/// is not KEY=VALUE.
 pub fn open(path: &Path, overrides: &[String]) -> Result<Tree> {
     let origin = match Shipped::meant(path)? {
         Some(config) => Origin::Shipped(config.name),
@@ -47,9 +51,12 @@ fn over_its_bases(
     within: &mut Vec<PathBuf>,
 ) -> Result<Node> {
     let mut own = tree.read(source)?;
-    let bases = bases_of(&mut own).map_err(|fault| tree.told(&fault))?;
+    let bases = texts_of(&mut own, KEY, "the path or the name of another config, or a list of these");
+    let bases = bases.map_err(|fault| tree.told(&fault))?;
+    let without = texts_of(&mut own, WITHOUT, "the name of a key or a section of a base, or a list of these");
+    let without = without.map_err(|fault| tree.told(&fault))?;
     within.push(origin.whole());
-    let mut layers = Vec::with_capacity(bases.len() + 1);
+    let mut layers = Vec::with_capacity(bases.len());
     for (base, place) in bases {
         let told = |tree: &Tree, what: String| tree.told(&Fault::new(what, Some(place)));
         let unusable = |tree: &Tree, e: Error| {
@@ -68,29 +75,33 @@ fn over_its_bases(
         layers.push(over_its_bases(tree, (&next, source), within)?);
     }
     within.pop();
-    layers.push(own);
-    let laid = layers.into_iter().reduce(|mut under, over| {
+    let mut under = layers.into_iter().reduce(|mut under, over| {
         tree.lay(&mut under, over);
         under
     });
-    Ok(laid.expect("the config itself is a layer"))
+    for (path, place) in without {
+        if !under.as_mut().is_some_and(|under| under.remove(&path)) {
+            let fault = Fault::new(format!("no base of this config has `{path}`"), Some(place));
+            return Err(tree
+                .told(&fault)
+                .hint("name a key or a section of a base, as in \"reward.functions\""));
+        }
+    }
+    let Some(mut under) = under else { return Ok(own) };
+    tree.lay(&mut under, own);
+    Ok(under)
 }
 
-/// Removes the `base` key from a config and returns the names in it.
-fn bases_of(node: &mut Node) -> std::result::Result<Vec<(String, Location)>, Fault> {
-    let Value::Table(entries) = &mut node.value else { return Ok(Vec::new()) };
-    let Some(at) = entries.iter().position(|(key, _)| key.name == KEY) else { return Ok(Vec::new()) };
-    let (_, base) = entries.remove(at);
-    let items = match base.value {
+/// Removes a key from a config and returns the texts in it. `what` says what it must be.
+fn texts_of(node: &mut Node, key: &str, what: &str) -> std::result::Result<Vec<(String, Location)>, Fault> {
+    let Some(node) = node.take(key) else { return Ok(Vec::new()) };
+    let items = match node.value {
         Value::List(items) => items,
-        _ => vec![base],
+        _ => vec![node],
     };
     let text = |Node { value, place }| match value {
-        Value::Text(base) => Ok((base, place)),
-        _ => Err(Fault::new(
-            "`base` must be the path or the name of another config, or a list of these",
-            Some(place),
-        )),
+        Value::Text(text) => Ok((text, place)),
+        _ => Err(Fault::new(format!("`{key}` must be {what}"), Some(place))),
     };
     items.into_iter().map(text).collect()
 }
@@ -171,9 +182,9 @@ mod tests {
         let files = |own: &'static str| [("run.toml", own), ("base.toml", base)];
         let notes = |own, overrides: &[&str]| {
             let folder = tempfile::tempdir().unwrap();
-            files(own)
-                .iter()
-                .for_each(|(name, text)| std::fs::write(folder.path().join(name), text).unwrap());
+            for (name, text) in files(own) {
+                std::fs::write(folder.path().join(name), text).unwrap();
+            }
             let overrides: Vec<String> = overrides.iter().map(|&one| one.to_owned()).collect();
             open(&folder.path().join("run.toml"), &overrides).unwrap().notes().skip(1).collect::<Vec<_>>()
         };
@@ -199,6 +210,25 @@ mod tests {
             assert_eq!(read["policy"]["settings"], toml::Value::Table(table("prompts = 4")));
             assert_eq!(notes("base = 'base.toml'\n", &options), [note]);
         }
+    }
+
+    #[test]
+    fn what_a_config_is_without_is_not_taken_from_its_bases() {
+        let base = "[run]\nseed = 1\n[reward]\ngrader = 'functions'\nfunctions = { file = 'f.py' }\n";
+        let read = |own: &str| opened(&[("run.toml", own), ("base.toml", base)], &[]);
+        let own = "base = 'base.toml'\nwithout = ['reward.functions', 'run']\n[reward]\ngrader = 'exact'\n";
+        assert_eq!(read(own), Ok(table("[reward]\ngrader = 'exact'\n")));
+        let own = "base = 'base.toml'\nwithout = 'reward'\n[reward]\ngrader = 'exact'\n";
+        assert_eq!(read(own), Ok(table("[run]\nseed = 1\n[reward]\ngrader = 'exact'\n")));
+
+        let told = |own: &str| read(own).unwrap_err();
+        let no =
+            told("base = 'base.toml'\nwithout = [\n'run',\n'reward.functoins']\n[reward]\nfunctoins = 1\n");
+        assert!(no.starts_with("error: `run.toml` line 4, `'reward.functoins']`: no base of this config has `reward.functoins`\n"), "{no}");
+        let alone = told("without = 'run'\n[run]\nseed = 1\n");
+        assert!(alone.contains("no base of this config has `run`"), "{alone}");
+        let number = told("base = 'base.toml'\nwithout = 3\n");
+        assert!(number.contains("`without` must be the name of a key or a section of a base"), "{number}");
     }
 
     #[test]

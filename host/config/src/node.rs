@@ -14,6 +14,20 @@ impl Node {
         entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
+    /// Removes a table's key and returns its value.
+    pub fn take(&mut self, name: &str) -> Option<Self> {
+        let Value::Table(entries) = &mut self.value else { return None };
+        let at = entries.iter().position(|(key, _)| key.name == name)?;
+        Some(entries.remove(at).1)
+    }
+
+    /// Removes a key of tables within tables, with dots between the names. Returns whether it was there.
+    pub fn remove(&mut self, path: &str) -> bool {
+        let Some((table, rest)) = path.split_once('.') else { return self.take(path).is_some() };
+        let Value::Table(entries) = &mut self.value else { return false };
+        entries.iter_mut().find(|(key, _)| key.name == table).is_some_and(|(_, node)| node.remove(rest))
+    }
+
     /// Returns whether an option on the command line set it.
     pub fn is_typed(&self) -> bool {
         matches!(self.place, Location::Option(_))

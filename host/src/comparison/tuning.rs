@@ -285,10 +285,16 @@ impl Tuner {
         Some((history, costs))
     }
 
-    /// Removes the checkpoints of an arm's runs whose trials do not continue. Their records are kept.
+    /// Removes the checkpoints of an arm's runs that do not continue, because their trials do not or because
+    /// they have reached the target. Their records are kept.
     pub fn drop<'r>(&self, runs: impl Iterator<Item = &'r PlannedRun>, alive: &[u32]) {
+        let there = Until { share: None, accuracy: self.goal.target };
+        let is_there = |run: &PlannedRun| {
+            let history = follow::read(&run.folder, &mut |_| {});
+            history.is_ok_and(|history| there.in_history(&self.means, &history).is_some())
+        };
         for run in runs {
-            if run.trial.is_some_and(|trial| !alive.contains(&trial)) {
+            if run.trial.is_some_and(|trial| !alive.contains(&trial)) || is_there(run) {
                 // A failure only costs disk space.
                 let _ = std::fs::remove_dir_all(run.folder.join("checkpoints"));
             }

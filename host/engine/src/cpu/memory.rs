@@ -15,6 +15,34 @@ fn bytes(precision: Precision) -> usize {
     Arithmetic::of(precision).bytes()
 }
 
+/// Returns the bytes that the program's allocator, mimalloc 3, takes for this many numbers: up to 512 KiB it has four sizes
+/// between two powers of two. What is left of them is in large pages, too, so it is taken whether it is used or not.
+fn allocated(numbers: usize) -> usize {
+    let bytes = numbers.saturating_mul(4);
+    if bytes > 512 << 10 {
+        return bytes;
+    }
+    bytes.next_multiple_of((bytes.max(1).next_power_of_two() / 8).max(8))
+}
+
+/// Returns the bytes of the keys and values that sampling keeps.
+fn kept(shape: &Shape, setup: &Setup, sampled: Sampled) -> usize {
+    let Sampled { rows, answer, together, .. } = sampled;
+    let heads = Heads::of(shape, Arithmetic::of(setup.precision));
+    // Each answer has its own tokens; a prompt's are shared. One more prompt per thread may continue.
+    let prompt = setup.longest.saturating_sub(answer);
+    let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);
+    let (own, shared) = (Cache::new(heads, answer), Cache::new(heads, prompt));
+    let of_layers = |numbers: usize| allocated(shape.layers.saturating_mul(numbers));
+    let own = of_layers(own.columns()).saturating_add(of_layers(own.lines()));
+    let shared = allocated(shared.columns()).saturating_add(allocated(shared.lines()));
+    let shared = shape.layers.saturating_mul(shared);
+    // Each thread keeps what prompts begin with, at most a prompt.
+    let opening = setup.threads.saturating_mul(prompt).saturating_mul(2 * heads.kv * heads.width);
+    let opening = opening.saturating_mul(4 * shape.layers);
+    rows.saturating_mul(own).saturating_add(prompts.saturating_mul(shared)).saturating_add(opening)
+}
+
 /// Bytes that a run needs, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -50,14 +78,13 @@ pub struct Sampled {
 impl Memory {
     /// Returns the memory for a model; micro-batches have at most `micro` tokens or one sequence.
     pub fn of(shape: &Shape, setup: &Setup, sampled: Sampled, micro: usize, recompute: bool) -> Self {
-        let Sampled { rows, answer, together, read } = sampled;
+        let Sampled { rows, answer, read, .. } = sampled;
         let arena = Arena::new(shape);
         let adapters = setup.lora.map_or(0, |lora| Adapters::new(&arena, lora).len());
         let trained = if adapters > 0 { adapters } else { arena.len };
         let slices = setup.threads.min(GRADIENTS / (4 * trained).max(1)).max(1);
         let heads = Heads::of(shape, Arithmetic::of(setup.precision));
         let q = heads.query * heads.width;
-        let cache = |tokens| Cache::new(heads, tokens).columns() + Cache::new(heads, tokens).lines();
         let tokens = micro.max(setup.longest);
         let logits = head::AT_ONCE.min(tokens.saturating_mul(shape.vocabulary));
         let copies = 1 + usize::from(setup.reference && adapters == 0);
@@ -78,13 +105,7 @@ impl Memory {
         } else {
             0
         };
-        // Each answer has its own tokens; a prompt's are shared. One more prompt per thread may continue.
         let prompt = setup.longest.saturating_sub(answer);
-        let prompts = rows.div_ceil(together.max(1)).saturating_add(setup.threads);
-        let caches = rows.saturating_mul(cache(answer)).saturating_add(prompts.saturating_mul(cache(prompt)));
-        // Each thread keeps what prompts begin with, at most a prompt.
-        let opening = setup.threads.saturating_mul(prompt).saturating_mul(2 * heads.kv * heads.width);
-        let caches = caches.saturating_add(opening);
         // One token of each answer goes through a block at once, and as many prompts as there are threads.
         let tokens_at_once = rows.saturating_mul(scratch + shape.vocabulary);
         let read = setup.threads.saturating_mul(prompt.max(read)).saturating_mul(block + scratch);
@@ -94,8 +115,7 @@ impl Memory {
             weights: 4 * (copies * arena.len + adapters),
             optimizer: 4 * trained * (slices + 2),
             // Adapters are merged into a copy, which is then packed.
-            rollouts: (4 * shape.layers)
-                .saturating_mul(caches)
+            rollouts: kept(shape, setup, sampled)
                 .saturating_add(laid)
                 .saturating_add(tokens_at_once.saturating_add(read).saturating_mul(4)),
             activations: tokens
@@ -125,5 +145,22 @@ impl Memory {
         [self.weights, self.optimizer, self.rollouts, self.activations, self.saving, self.learner]
             .into_iter()
             .fold(0, usize::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_blocks_are_rounded_as_the_allocator_does() {
+        // Sizes of mimalloc's, in bytes: 131,072 and then 163,840; 48, 56, 64 and 80.
+        for (numbers, bytes) in
+            [(32_768, 131_072), (32_769, 163_840), (40_960, 163_840), (12, 48), (13, 56), (17, 80), (0, 0)]
+        {
+            assert_eq!(allocated(numbers), bytes, "{numbers}");
+        }
+        assert_eq!(allocated(200_000), 800_000);
+        assert_eq!(allocated(usize::MAX), usize::MAX);
     }
 }
