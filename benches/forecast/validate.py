@@ -1,7 +1,7 @@
 """Holds forecasts against measured ratios: `python3 benches/forecast/validate.py ALLOT BANKS`, with the program and a folder of the banks
 that `measured.toml` names. Prints each forecast beside its measurement, and how far off they are. `--group again` forecasts the comparisons of
 that group alone. With `--spent` a simulated run is as long as `uniform` took to the target, and not as long as the log. With
-`--operations` it compares operations instead of rollouts, where they were measured."""
+`--cost tokens` or `--cost operations` it compares these instead of rollouts, where they were measured."""
 
 import argparse
 import itertools
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def forecast(allot, bank, groups, rollouts, budget, arms, cost):
-    """Returns the information for a rollout, or for an operation, of `uniform` and of each of the arms, which are of different policies."""
+    """Returns the information for a rollout, or for another cost, of `uniform` and of each of the arms, which are of different policies."""
     sets = [f"--set={arm['policy']}.{name}={json.dumps(value)}" for arm in arms for name, value in arm.get("settings", {}).items()]
     command = [allot, "forecast", bank, "--json", f"--groups={groups}", f"--rollouts={rollouts}", *budget, *sets]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -62,7 +62,7 @@ def tau(pairs):
 
 def main(asked):
     groups = {}
-    cost, key = ("operations", "operations") if asked.operations else ("rollouts", "measured")
+    key = "measured" if asked.cost == "rollouts" else asked.cost
     with open(Path(__file__).parent / "measured.toml", "rb") as file:
         comparisons = tomllib.load(file)["comparisons"]
     for comparison in comparisons:
@@ -74,7 +74,7 @@ def main(asked):
             continue
         bank = str(asked.banks / f"{comparison['bank']}.parquet")
         budget = [f"--budget={uniform['spent']}"] if asked.spent else []
-        pairs = list(zip(told(asked.allot, bank, uniform, arms, budget, cost), [arm[key] for arm in arms]))
+        pairs = list(zip(told(asked.allot, bank, uniform, arms, budget, asked.cost), [arm[key] for arm in arms]))
         for arm, (ratio, measured) in zip(arms, pairs):
             words = " ".join(f"{name}={value}" for name, value in arm.get("settings", {}).items())
             print(
@@ -97,5 +97,5 @@ parser.add_argument("allot")
 parser.add_argument("banks", type=Path)
 parser.add_argument("--group")
 parser.add_argument("--spent", action="store_true")
-parser.add_argument("--operations", action="store_true")
+parser.add_argument("--cost", choices=["rollouts", "tokens", "operations"], default="rollouts")
 main(parser.parse_args())
