@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         }
         ["try", rest @ ..] => tried(rest),
         ["budget", costs] => budget::check(&root(), Path::new(costs)),
-        ["campaign", folder, rest @ ..] => campaign(folder, rest),
+        ["campaign", folder, rest @ ..] if !folder.starts_with('-') => campaign(folder, rest),
         ["budget", costs, "--adopt"] => budget::adopt(&root(), Path::new(costs)),
         _ => Err(Error::new(format!("`cargo xtask {}` is no chore", words.join(" "))).hint(USAGE)),
     };
@@ -108,6 +108,9 @@ fn campaign(folder: &str, words: &[&str]) -> Result<()> {
             "--seed" => seed = number()?,
             "--seconds" => seconds = Some(number()?),
             "--program" => program = words.next().map(PathBuf::from),
+            option if option.starts_with('-') => {
+                return Err(Error::new(format!("a campaign has no option `{option}`")));
+            }
             class => classes.push(class.to_owned()),
         }
     }
