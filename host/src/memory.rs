@@ -4,9 +4,9 @@
 use allot_base::{Error, Result};
 use allot_engine::cpu::Memory;
 
-/// Bytes for the program, a policy and allocator overhead: about what was measured beyond the counted
-/// memory, which was 97 to 179 MiB for a model of two million parameters, and differed by 32 MiB from run to
-/// run (`tests/campaign/memory.rs` has models of up to 27 million).
+/// Bytes for the program, a policy and allocator overhead. For a model of two million parameters, 97 to 179
+/// MiB were measured beyond the counted memory, up to 32 MiB more or less from run to run. The campaign
+/// measures others (`tests/campaign/memory.rs`).
 pub const PROGRAM: usize = 160 << 20;
 
 /// Returns the bytes of memory of this machine, including swap; none if unknown.

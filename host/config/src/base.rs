@@ -130,7 +130,9 @@ impl Origin {
             Self::File(path) => path.parent().unwrap_or(Path::new("")),
             Self::Shipped(_) => return Ok(Self::Shipped(Shipped::named(base)?.name)),
         };
-        let path = folder.join(base.trim_start_matches("./"));
+        // Without a leading `./`, for messages.
+        let given = Path::new(base);
+        let path = folder.join(given.strip_prefix(".").unwrap_or(given));
         match path.canonicalize() {
             Ok(_) if path.is_dir() => Err(Error::new("it is a folder")),
             Ok(_) => Ok(Self::File(path)),

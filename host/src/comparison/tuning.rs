@@ -294,9 +294,11 @@ impl Tuner {
             history.is_ok_and(|history| there.in_history(&self.means, &history).is_some())
         };
         for run in runs {
-            if run.trial.is_some_and(|trial| !alive.contains(&trial)) || is_there(run) {
+            let checkpoints = run.folder.join("checkpoints");
+            let is_out = run.trial.is_some_and(|trial| !alive.contains(&trial));
+            if checkpoints.exists() && (is_out || is_there(run)) {
                 // A failure only costs disk space.
-                let _ = std::fs::remove_dir_all(run.folder.join("checkpoints"));
+                let _ = std::fs::remove_dir_all(checkpoints);
             }
         }
     }
