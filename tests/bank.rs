@@ -200,6 +200,13 @@ levels = [{ digits = 1, count = 20 }, { digits = 3 }]
     assert_eq!((&unread["rollouts"], &unread["unknown_prompt_lengths"]), (&json!(48), &json!(12)));
     assert!(unread["unread_record"].as_str().unwrap().contains("record.jsonl"), "{unread}");
     scratch.write("run/record.jsonl", record);
+    // Nor do the tables of two runs on the same data. Those of other data go by other numbers.
+    scratch.allot(&["train", "train.toml", "-o", "run.seed=2", "--out", "second"]);
+    let both = told(&["bank", "run", "second", "--out", "b.parquet"]);
+    assert_eq!((&both["rollouts"], &both["unknown_prompt_lengths"]), (&json!(96), &json!(0)));
+    scratch.allot(&["train", "train.toml", "-o", "tasks.0.count=90", "--out", "other"]);
+    let other = told(&["bank", "run", "other", "--out", "b.parquet"]);
+    assert!(other["unread_record"].as_str().unwrap().contains("are of runs on other data"), "{other}");
     told(&["bank", "run", "--out", "a.parquet"]);
     let again = told(&["bank", "a.parquet", "--out", "b.parquet"]);
     assert_eq!((&again["fit"], &again["pass_rate"]), (&of_run["fit"], &of_run["pass_rate"]));

@@ -357,3 +357,23 @@ fn a_run_of_a_comparison_has_to_be_named() {
     let said = scratch.allot(&["forecast", "rollouts.csv", "--where", "arm=uniform", "--where", "seed=1"]);
     assert!(said.contains("60 rollouts of 30 prompts") && said.ends_with("exit code 0"), "{said}");
 }
+
+#[test]
+fn runs_are_forecast_from_one_by_one() {
+    let scratch = Scratch::new();
+    for seed in 1..=2 {
+        let config = format!("seed={seed}");
+        let made =
+            ["simulate", "simulate", "-o", &format!("run.{config}"), "-o", "run.steps=30", "--out", &config];
+        assert!(scratch.allot(&made).ends_with("exit code 0"));
+    }
+    for two in [["seed=1", "seed=2"], ["seed=1/record.jsonl", "seed=2/record.jsonl"]] {
+        let said = scratch.allot(&["forecast", two[0], two[1]]);
+        let told = format!("error: `{}` and `{}` are two runs, whose models differ\n", two[0], two[1]);
+        assert!(said.contains(&told) && said.ends_with("exit code 2"), "{said}");
+        assert!(scratch.allot(&["forecast", two[0]]).ends_with("exit code 0"));
+        // A bank is made of both, with lengths of prompts.
+        let bank = scratch.allot(&["bank", two[0], two[1]]);
+        assert!(!bank.contains("unknown: the length") && bank.ends_with("exit code 0"), "{bank}");
+    }
+}

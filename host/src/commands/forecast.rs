@@ -64,6 +64,13 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     }
     let (bank, told) = command.logs.read(&files, screen)?;
     one_run(&told)?;
+    if let [one, other, ..] = command.logs.runs(&files)[..] {
+        let [one, other] = [one, other].map(shown::path);
+        let what = format!("`{one}` and `{other}` are two runs, whose models differ");
+        return Err(
+            Error::new(what).hint("forecast from one run; forecasts from others tell how much that matters")
+        );
+    }
     let profile = Profile::of(&bank);
     let reading = notes(&profile, &told);
     for words in &reading {

@@ -55,6 +55,19 @@ impl Logs {
         Ok(self.files.iter().map(|place| below(place)).collect::<Result<Vec<_>>>()?.concat())
     }
 
+    /// Returns the runs that were given, by their folders or records, if the files are of these alone.
+    pub fn runs(&self, files: &[PathBuf]) -> Vec<&Path> {
+        let is_of = |place: &PathBuf, file: &PathBuf| {
+            let in_folder =
+                *file == place.join(record::NAME) || file.parent() == Some(&place.join("rollouts"));
+            (in_folder && place.join(record::NAME).exists()) || (file == place && record::is_record(file))
+        };
+        let of = |file| self.files.iter().find(|place| is_of(place, file)).map(PathBuf::as_path);
+        let mut runs = files.iter().map(of).collect::<Option<Vec<_>>>().unwrap_or_default();
+        runs.dedup();
+        runs
+    }
+
     /// Returns the names of the files and folders, without the folders above them.
     pub fn names(&self) -> Vec<String> {
         let name = |place: &PathBuf| {
@@ -119,11 +132,7 @@ impl Logs {
             let head = record::read(file, self.versions.as_ref(), &mut rows, &mut told)?;
             let data = record::data(&head);
             if first.get_or_insert_with(|| data.clone()) != &data {
-                let [one, other] = [&files[0], file].map(|file| shown::path(file));
-                let what = format!("`{one}` and `{other}` are of runs on other data");
-                return Err(Error::new(what).hint(
-                    "prompts go by their numbers in a record: give records of the same data together",
-                ));
+                return Err(record::other_data(&files[0], file));
             }
         }
         if rows.is_empty() {
@@ -141,11 +150,9 @@ impl Logs {
     /// Adds lengths of prompts that the files do not have: those of a run's record, and the one that was given.
     fn lengths(&self, files: &[PathBuf], bank: &mut Bank, told: &mut Told) {
         let unknown = bank.prompts.iter().any(|prompt| prompt.tokens.is_none());
-        if let ([place], true) = (&self.files[..], unknown)
-            && files.iter().all(|file| file.parent() == Some(&place.join("rollouts")))
-            && place.join(record::NAME).exists()
-        {
-            let known = record::lengths(place).unwrap_or_else(|error| {
+        let runs = self.runs(files);
+        if unknown && !runs.is_empty() {
+            let known = record::lengths(&runs).unwrap_or_else(|error| {
                 told.unread_record = Some(error.what);
                 HashMap::new()
             });

@@ -23,16 +23,33 @@ pub(super) fn is_record(file: &Path) -> bool {
     File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == HEAD
 }
 
-/// Returns the lengths of a run's prompts, in tokens, by number: those that were on offer to its policy.
-pub(super) fn lengths(record: &Path) -> Result<HashMap<u32, u32>> {
-    let mut known = HashMap::new();
-    let (reader, _) = Reader::open(record)?;
-    for line in reader {
-        if let Line::Call(call) = line? {
-            known.extend(call.offered.iter().map(|prompt| (prompt.id.0, prompt.tokens)));
+/// Returns the lengths of prompts, in tokens, by number: those that were on offer to the policies of these runs.
+///
+/// # Errors
+///
+/// Records that can't be read, and runs on different data, whose numbers are of different prompts.
+pub(super) fn lengths(runs: &[&Path]) -> Result<HashMap<u32, u32>> {
+    let (mut known, mut first) = (HashMap::new(), None);
+    for run in runs {
+        let (reader, head) = Reader::open(run)?;
+        let data = data(&head);
+        if first.get_or_insert_with(|| data.clone()) != &data {
+            return Err(other_data(runs[0], run));
+        }
+        for line in reader {
+            if let Line::Call(call) = line? {
+                known.extend(call.offered.iter().map(|prompt| (prompt.id.0, prompt.tokens)));
+            }
         }
     }
     Ok(known)
+}
+
+/// Returns why two runs can't be read together.
+pub(super) fn other_data(one: &Path, other: &Path) -> Error {
+    let [one, other] = [one, other].map(shown::path);
+    Error::new(format!("`{one}` and `{other}` are of runs on other data"))
+        .hint("prompts go by their numbers in a record: give records of the same data together")
 }
 
 /// Adds the rollouts of a record that are of the asked versions of the model, in the order in which they were sampled. A prompt's name is
