@@ -1,7 +1,8 @@
 """Holds forecasts against measured ratios: `python3 benches/forecast/validate.py ALLOT BANKS`, with the program and a folder of the banks
 that `measured.toml` names. Prints each forecast beside its measurement, and how far off they are. `--group again` forecasts the comparisons of
 that group alone. With `--spent` a simulated run is as long as `uniform` took to the target, and not as long as the log. With
-`--cost tokens` or `--cost operations` it compares these instead of rollouts, where they were measured."""
+`--cost tokens` or `--cost operations` it compares these instead of rollouts, where they were measured. With `--starts` the folder has logs of the starts of
+`uniform`'s runs, several of a comparison, as starts.py makes them: a forecast is then the geometric mean over these."""
 
 import argparse
 import itertools
@@ -44,6 +45,15 @@ def told(allot, bank, at, arms, budget, cost):
     return [rates[i] / base for i in range(len(arms))]
 
 
+def slug(comparison):
+    """Returns the name of a comparison as its logs' files begin with it."""
+    return comparison["name"].lower().replace(", ", "-")
+
+
+def mean(ratios):
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
 def off(pairs):
     logs = [math.log(told / measured) for told, measured in pairs]
     rms = math.exp(math.sqrt(sum(x * x for x in logs) / len(logs)))
@@ -61,7 +71,7 @@ def tau(pairs):
 
 
 def main(asked):
-    groups = {}
+    groups, alone = {}, []
     key = "measured" if asked.cost == "rollouts" else asked.cost
     with open(Path(__file__).parent / "measured.toml", "rb") as file:
         comparisons = tomllib.load(file)["comparisons"]
@@ -72,14 +82,20 @@ def main(asked):
         arms, uniform = [arm for arm in comparison["arms"] if key in arm], comparison["uniform"]
         if not arms:
             continue
-        bank = str(asked.banks / f"{comparison['bank']}.parquet")
+        name = f"{slug(comparison)}-*.parquet" if asked.starts else f"{comparison['bank']}.parquet"
+        banks = [str(bank) for bank in sorted(asked.banks.glob(name))]
+        if not banks:
+            print(f"{comparison['name']}: left out, as {asked.banks} has no {name}")
+            continue
         budget = [f"--budget={uniform['spent']}"] if asked.spent else []
-        pairs = list(zip(told(asked.allot, bank, uniform, arms, budget, asked.cost), [arm[key] for arm in arms]))
-        for arm, (ratio, measured) in zip(arms, pairs):
+        each = list(zip(*(told(asked.allot, bank, uniform, arms, budget, asked.cost) for bank in banks)))
+        pairs = list(zip(map(mean, each), [arm[key] for arm in arms]))
+        alone.extend((ratio, measured) for ratios, (_, measured) in zip(each, pairs) for ratio in ratios)
+        for arm, ratios, (ratio, measured) in zip(arms, each, pairs):
             words = " ".join(f"{name}={value}" for name, value in arm.get("settings", {}).items())
             print(
                 f"{comparison['name']:15} {arm['policy']:16} {words:24} forecast {ratio:5.2f}  measured {measured:5.2f}  "
-                f"forecast / measured {ratio / measured:5.2f}",
+                f"forecast / measured {ratio / measured:5.2f}" + (f"  from {min(ratios):.2f} to {max(ratios):.2f}" if asked.starts else ""),
                 flush=True,
             )
         if group in ("again", "parts"):
@@ -90,12 +106,20 @@ def main(asked):
         groups.setdefault(group, []).extend(pairs)
     for group, pairs in groups.items():
         print(f"{group}: {off(pairs)}")
+    if asked.starts:
+        print(f"each log by itself: {off(alone)}")
 
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("allot")
-parser.add_argument("banks", type=Path)
-parser.add_argument("--group")
-parser.add_argument("--spent", action="store_true")
-parser.add_argument("--cost", choices=["rollouts", "tokens", "operations"], default="rollouts")
-main(parser.parse_args())
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("allot")
+    parser.add_argument("banks", type=Path)
+    parser.add_argument("--group")
+    parser.add_argument("--spent", action="store_true")
+    parser.add_argument("--starts", action="store_true")
+    parser.add_argument("--cost", choices=["rollouts", "tokens", "operations"], default="rollouts")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main(parsed())
