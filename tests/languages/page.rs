@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use allot_authoring::language::Language;
 
@@ -119,7 +120,14 @@ impl Checkout {
         bash.args(["-euo", "pipefail", "-c", text]).current_dir(&self.folder).env("PATH", &self.path);
         // An interpreter's functions are compiled by one of the tests, and found by the others.
         bash.env("ALLOT_CACHE", scratch::cache()).env("CARGO_TARGET_DIR", tools::cargo_target());
+        let begun = Instant::now();
         let done = bash.stdin(Stdio::null()).output().unwrap();
+        // `--nocapture` shows where the time of these tests goes.
+        println!(
+            "{:6.1} s  {place}: {}",
+            begun.elapsed().as_secs_f64(),
+            text.lines().next().unwrap_or_default()
+        );
         let said =
             [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         assert!(done.status.success(), "{place}:\n{text}\n{said}");

@@ -14,6 +14,12 @@ impl Node {
         entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
+    /// Returns the value of a table's key.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Self> {
+        let Value::Table(entries) = &mut self.value else { return None };
+        entries.iter_mut().find(|(key, _)| key.name == name).map(|(_, node)| node)
+    }
+
     /// Removes a table's key and returns its value.
     pub fn take(&mut self, name: &str) -> Option<Self> {
         let Value::Table(entries) = &mut self.value else { return None };
@@ -24,8 +30,7 @@ impl Node {
     /// Removes a key of tables within tables, with dots between the names. Returns whether it was there.
     pub fn remove(&mut self, path: &str) -> bool {
         let Some((table, rest)) = path.split_once('.') else { return self.take(path).is_some() };
-        let Value::Table(entries) = &mut self.value else { return false };
-        entries.iter_mut().find(|(key, _)| key.name == table).is_some_and(|(_, node)| node.remove(rest))
+        self.get_mut(table).is_some_and(|node| node.remove(rest))
     }
 
     /// Returns whether an option on the command line set it.

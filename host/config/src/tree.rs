@@ -265,12 +265,11 @@ fn other_policy(under: &mut Node, over: &Node) -> Option<String> {
         _ => None,
     };
     let (old, new) = (used(under)?, used(over)?);
-    let Value::Table(sections) = &mut under.value else { return None };
-    let (_, policy) = sections.iter_mut().find(|(key, _)| key.name == "policy").filter(|_| old != new)?;
-    let Value::Table(entries) = &mut policy.value else { return None };
-    entries.retain(|(key, node)| key.name != "sha256" || node.is_typed());
-    let (_, settings) = entries.iter_mut().find(|(key, _)| key.name == "settings")?;
-    let Value::Table(settings) = &mut settings.value else { return None };
+    let policy = under.get_mut("policy").filter(|_| old != new)?;
+    if policy.get("sha256").is_some_and(|hash| !hash.is_typed()) {
+        policy.take("sha256");
+    }
+    let Value::Table(settings) = &mut policy.get_mut("settings")?.value else { return None };
     let gone: Vec<String> = settings
         .extract_if(.., |(_, node)| !node.is_typed())
         .map(|(key, _)| format!("`{}`", key.name))
