@@ -5,6 +5,8 @@
 
 #[path = "guests/heavy.rs"]
 mod heavy;
+#[path = "guests/kept.rs"]
+mod kept;
 #[path = "guests/otherwise.rs"]
 mod otherwise;
 mod scratch;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use allot_authoring::language::Language;
 
-use crate::page::{Block, Checkout, blocks, heading, shorten};
+use crate::page::{Block, Checkout, FAIR, blocks, heading, shorten};
 use crate::{scratch, tools};
 
 /// Commands that are not run here: the page, how they begin, and why.
@@ -207,6 +207,9 @@ fn every_command_of_every_page_works_as_it_is_printed() {
         }
         if command == "allot configs compare-quickstart > mine.toml" {
             shorten(&checkout.folder.join("mine.toml"), "compare-quickstart.toml");
+        }
+        if command.ends_with(&format!("> {FAIR}")) {
+            shorten(&checkout.folder.join(FAIR), FAIR);
         }
     }
     assert!(checkout.folder.join("runs/compare-tiny-001/report/index.html").is_file());

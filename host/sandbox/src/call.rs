@@ -51,6 +51,7 @@ impl Caller {
             _ => String::new(),
         };
         sealed(misfit, || {
+            let _slot = self.sandbox.slot();
             let mut store =
                 self.store(None, DESCRIPTION).map_err(|e| LoadError::Engine(sandbox::cause(&e)))?;
             let made = instantiate(&mut store);
@@ -78,6 +79,7 @@ impl Caller {
         ask: impl FnOnce(&mut Store<GuestState>) -> Answer<T> + Send,
     ) -> Result<(T, Cost), Fault> {
         let here = || {
+            let _slot = self.sandbox.slot();
             let mut store = self.store(other, most).map_err(|e| Fault::Engine(sandbox::cause(&e)))?;
             let answer = ask(&mut store).map_err(|error| self.fault(&error, &store))?;
             let fuel = store.get_fuel().map_or(0, |left| self.sandbox.caps().fuel.saturating_sub(left));

@@ -45,7 +45,7 @@ pub(crate) struct Limiter {
 }
 
 /// Bytes that one table element takes in this process.
-const TABLE_ELEMENT: usize = 16;
+pub(crate) const TABLE_ELEMENT: usize = 16;
 
 impl Limiter {
     /// Counts growth from `current` to `desired` bytes. A component can have several memories and tables;

@@ -40,6 +40,7 @@ mod reward_v0_1;
 mod reward_v0_2;
 mod sandbox;
 mod shown;
+mod slots;
 mod v0_1;
 mod v0_2;
 mod v0_3;

@@ -11,6 +11,7 @@ use crate::engine::Guests;
 use crate::functions::Functions;
 use crate::guest::TICK;
 use crate::inspection::{self, Inspection};
+use crate::slots::{Slot, Slots};
 use crate::{Caps, Grader, Kind, LoadError, Policy};
 
 /// Components from this size on contain an interpreter or a language's runtime: compiled functions are kept for the next one.
@@ -25,6 +26,8 @@ pub struct Sandbox {
     /// What the engine was made with, and the folder in which compiled code is cached.
     config: Arc<Config>,
     cache: Option<PathBuf>,
+    /// Room for calls, if memory is kept between them.
+    slots: Option<Arc<Slots>>,
     // Keeps the clock ticking while the sandbox or one of its policies exists.
     _clock: Arc<()>,
 }
@@ -43,17 +46,20 @@ impl Sandbox {
     /// Returns a sandbox. Compiled code is cached in `cache`, if given. An unusable cache costs time, but
     /// changes no result.
     pub fn new(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        Self::of(&Guests::Components.config(cache), cache, caps)
+        Self::of(&Guests::Components.config(cache), cache, caps, true)
     }
 
     /// Returns a sandbox for a process in which another library handles signals, where a guest's trap would
     /// end the process. Guests use explicit checks instead of signals, and are slightly slower.
     pub fn embedded(caps: Caps, cache: Option<&Path>) -> Result<Self, LoadError> {
-        Self::of(Guests::Components.config(cache).signals_based_traps(false), cache, caps)
+        Self::of(Guests::Components.config(cache).signals_based_traps(false), cache, caps, false)
     }
 
-    fn of(config: &Config, cache: Option<&Path>, caps: Caps) -> Result<Self, LoadError> {
-        let engine = Engine::new(config).map_err(unmade)?;
+    fn of(config: &Config, cache: Option<&Path>, caps: Caps, keeps: bool) -> Result<Self, LoadError> {
+        let (engine, slots) = match keeps.then(|| Slots::engine(config, caps)).flatten() {
+            Some((engine, slots)) => (engine, Some(Arc::new(slots))),
+            None => (Engine::new(config).map_err(unmade)?, None),
+        };
 
         let clock = Arc::new(());
         let (ticked, alive) = (engine.weak(), Arc::downgrade(&clock));
@@ -69,7 +75,7 @@ impl Sandbox {
             })
             .map_err(|e| LoadError::Engine(format!("no thread for its clock: {e}")))?;
         let (config, cache) = (Arc::new(config.clone()), cache.map(Path::to_owned));
-        Ok(Self { engine, caps, config, cache, _clock: clock })
+        Ok(Self { engine, caps, config, cache, slots, _clock: clock })
     }
 
     /// Returns the same sandbox with an engine that uses these functions, since an engine can't be given them later. What it
@@ -77,7 +83,7 @@ impl Sandbox {
     fn with(&self, functions: &Arc<Functions>) -> Result<Self, LoadError> {
         let mut config = Config::clone(&self.config);
         config.enable_incremental_compilation(Arc::clone(functions) as _).map_err(unmade)?;
-        Self::of(&config, self.cache.as_deref(), self.caps)
+        Self::of(&config, self.cache.as_deref(), self.caps, self.slots.is_some())
     }
 
     /// Loads a policy from a component's bytes. `sha256` is the expected hash, if the config has one.
@@ -98,10 +104,15 @@ impl Sandbox {
         let inspection = inspection::of(bytes, kind)?;
         let cache = self.cache.as_deref().filter(|_| bytes.len() >= LARGE);
         let functions = cache.map(|cache| Arc::new(Functions::of(cache)));
-        let sandbox =
+        let mut sandbox =
             functions.as_ref().map_or_else(|| Ok(self.clone()), |functions| self.with(functions))?;
-        let component = Component::from_binary(&sandbox.engine, bytes)
-            .map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
+        let mut component = Component::from_binary(&sandbox.engine, bytes);
+        if component.is_err() && sandbox.slots.is_some() {
+            // It may have more memories or tables than there is kept memory for.
+            sandbox = Self::of(&sandbox.config, self.cache.as_deref(), self.caps, false)?;
+            component = Component::from_binary(&sandbox.engine, bytes);
+        }
+        let component = component.map_err(|e| LoadError::uncompiled(bytes, cause(&e)))?;
         if let Some(functions) = functions {
             functions.keep();
         }
@@ -116,6 +127,11 @@ impl Sandbox {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Returns room for a call, if memory is kept between calls.
+    pub(crate) fn slot(&self) -> Option<Slot<'_>> {
+        self.slots.as_ref().map(|slots| slots.enter())
     }
 }
 
