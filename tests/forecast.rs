@@ -369,8 +369,9 @@ fn runs_are_forecast_from_one_by_one() {
     }
     for two in [["seed=1", "seed=2"], ["seed=1/record.jsonl", "seed=2/record.jsonl"]] {
         let said = scratch.allot(&["forecast", two[0], two[1]]);
-        let told = format!("error: `{}` and `{}` are two runs, whose models differ\n", two[0], two[1]);
-        assert!(said.contains(&told) && said.ends_with("exit code 2"), "{said}");
+        let told =
+            "error: `seed=1/record.jsonl` and `seed=2/record.jsonl` are two runs, whose models differ\n";
+        assert!(said.contains(told) && said.ends_with("exit code 2"), "{said}");
         assert!(scratch.allot(&["forecast", two[0]]).ends_with("exit code 0"));
         // A bank is made of both, with lengths of prompts.
         let bank = scratch.allot(&["bank", two[0], two[1]]);

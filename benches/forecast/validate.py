@@ -83,7 +83,7 @@ def main(asked):
         if not arms:
             continue
         name = f"{slug(comparison)}-*.parquet" if asked.starts else f"{comparison['bank']}.parquet"
-        banks = [str(bank) for bank in sorted(asked.banks.glob(name))]
+        banks = [str(bank) for bank in sorted(asked.banks.glob(name))] if asked.starts else [str(asked.banks / name)]
         if not banks:
             print(f"{comparison['name']}: left out, as {asked.banks} has no {name}")
             continue
@@ -106,7 +106,7 @@ def main(asked):
         groups.setdefault(group, []).extend(pairs)
     for group, pairs in groups.items():
         print(f"{group}: {off(pairs)}")
-    if asked.starts:
+    if alone and asked.starts:
         print(f"each log by itself: {off(alone)}")
 
 

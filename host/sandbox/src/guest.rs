@@ -81,6 +81,8 @@ impl ResourceLimiter for Limiter {
         max: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let bytes = |elements: usize| elements.saturating_mul(TABLE_ELEMENT);
+        // Where memory is kept between calls the maximum is that of the kept table, which no guest should tell from none.
+        let max = max.filter(|max| *max < self.limit / TABLE_ELEMENT);
         if max.is_some_and(|max| desired > max) {
             Ok(false)
         } else {

@@ -1,6 +1,6 @@
 //! Memory for instances that is kept from one call to the next, and reset. Each call has a fresh instance, which would otherwise
-//! begin with nothing but a mapping of the component's first memory: an interpreter then has 800 page faults in a call, and each tells
-//! every other core about it.
+//! begin with nothing but a mapping of the component's first memory: an interpreter then has 800 page faults in a call, and each interrupts
+//! the cores on which other calls run.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ use crate::guest::TABLE_ELEMENT;
 /// the system. Interpreters have 13 MiB.
 const KEPT: usize = 16 << 20;
 /// Limits for one component. One that has more of these gets its memory from the system for each call, with the same results.
-const MEMORIES: u32 = 4;
+const MEMORIES: u32 = 2;
 const TABLES: u32 = 8;
 const CORE_INSTANCES: u32 = 64;
 const COMPONENT_INSTANCES: u32 = 4;
@@ -37,12 +37,15 @@ impl Slots {
         if caps.memory > most {
             return None;
         }
-        let calls = std::thread::available_parallelism().map_or(32, |cores| (8 * cores.get()).clamp(32, 256));
+        // From 128 memories on, wasmtime would give each new thread a part of its own, and calls of a guest with WASI have a new thread each.
+        let calls = std::thread::available_parallelism().map_or(16, |cores| (2 * cores.get()).clamp(16, 63));
         let each = |limit: u32| limit * calls as u32;
         let mut pool = PoolingAllocationConfig::new();
         pool.max_memories_per_component(MEMORIES)
             .max_memories_per_module(MEMORIES)
             .total_memories(each(MEMORIES))
+            // So no more of them are kept than there were calls at the same time.
+            .max_unused_warm_slots(0)
             .max_memory_size(most)
             .linear_memory_keep_resident(KEPT)
             .max_tables_per_component(TABLES)

@@ -122,9 +122,7 @@ pub fn notes(profile: &Profile, told: &Told) -> Vec<String> {
         notes.push(format!("lengths of prompts are assumed, as --prompt-tokens says: {n}"));
     }
     if let Some(why) = &told.unread_record {
-        notes.push(format!(
-            "lengths of prompts are not taken from the run's record, which can't be read: {why}"
-        ));
+        notes.push(format!("lengths of prompts are not taken from a run's record: {why}"));
     }
     if told.no_version > 0 {
         let n = count(told.no_version, "rollout");

@@ -62,15 +62,15 @@ pub fn run(command: &ForecastLogs, screen: &mut Screen<'_>) -> Result<Exit> {
     if let Some(file) = &command.page {
         logs::spared(&files, file, "--page")?;
     }
-    let (bank, told) = command.logs.read(&files, screen)?;
-    one_run(&told)?;
-    if let [one, other, ..] = command.logs.runs(&files)[..] {
+    if let [one, other, ..] = Logs::runs(&files)[..] {
         let [one, other] = [one, other].map(shown::path);
         let what = format!("`{one}` and `{other}` are two runs, whose models differ");
         return Err(
             Error::new(what).hint("forecast from one run; forecasts from others tell how much that matters")
         );
     }
+    let (bank, told) = command.logs.read(&files, screen)?;
+    one_run(&told)?;
     let profile = Profile::of(&bank);
     let reading = notes(&profile, &told);
     for words in &reading {

@@ -55,15 +55,9 @@ impl Logs {
         Ok(self.files.iter().map(|place| below(place)).collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// Returns the runs that were given, by their folders or records, if the files are of these alone.
-    pub fn runs(&self, files: &[PathBuf]) -> Vec<&Path> {
-        let is_of = |place: &PathBuf, file: &PathBuf| {
-            let in_folder =
-                *file == place.join(record::NAME) || file.parent() == Some(&place.join("rollouts"));
-            (in_folder && place.join(record::NAME).exists()) || (file == place && record::is_record(file))
-        };
-        let of = |file| self.files.iter().find(|place| is_of(place, file)).map(PathBuf::as_path);
-        let mut runs = files.iter().map(of).collect::<Option<Vec<_>>>().unwrap_or_default();
+    /// Returns the runs that files are of: their folders, or records.
+    pub fn runs(files: &[PathBuf]) -> Vec<&Path> {
+        let mut runs: Vec<&Path> = files.iter().filter_map(|file| run_of(file)).collect();
         runs.dedup();
         runs
     }
@@ -150,8 +144,8 @@ impl Logs {
     /// Adds lengths of prompts that the files do not have: those of a run's record, and the one that was given.
     fn lengths(&self, files: &[PathBuf], bank: &mut Bank, told: &mut Told) {
         let unknown = bank.prompts.iter().any(|prompt| prompt.tokens.is_none());
-        let runs = self.runs(files);
-        if unknown && !runs.is_empty() {
+        let runs = Self::runs(files);
+        if unknown && !runs.is_empty() && files.iter().all(|file| run_of(file).is_some()) {
             let known = record::lengths(&runs).unwrap_or_else(|error| {
                 told.unread_record = Some(error.what);
                 HashMap::new()
@@ -166,6 +160,15 @@ impl Logs {
             told.assumed_prompt_lengths += u64::from(prompt.tokens.is_some());
         }
     }
+}
+
+/// Returns the run that a file is of: its folder, if that has a record, or the record itself.
+fn run_of(file: &Path) -> Option<&Path> {
+    if record::is_record(file) {
+        return Some(file);
+    }
+    let rollouts = file.parent().filter(|folder| folder.ends_with("rollouts"))?;
+    rollouts.parent().filter(|run| run.join(record::NAME).exists())
 }
 
 /// Checks, before anything is computed, that a file can be written where an option says: it is none of those that are read, and
