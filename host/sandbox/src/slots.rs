@@ -37,7 +37,8 @@ impl Slots {
         if caps.memory > most {
             return None;
         }
-        // From 128 memories on, wasmtime would give each new thread a part of its own, and calls of a guest with WASI have a new thread each.
+        // From 128 memories on, wasmtime would give each new thread a part of its own, and each call of a guest with WASI has
+        // a new thread.
         let calls = std::thread::available_parallelism().map_or(16, |cores| (2 * cores.get()).clamp(16, 63));
         let each = |limit: u32| limit * calls as u32;
         let mut pool = PoolingAllocationConfig::new();
