@@ -23,6 +23,8 @@ import sys
 VERL = ("data_source", "solution_str", "ground_truth", "extra_info")
 # What is no awaitable, which takes long to find out of other objects.
 PLAIN = {float, int, bool, dict, list, tuple, type(None)}
+# What `json.loads` and `json.dumps` come to. Of a single answer a tenth of the time is theirs to find that out.
+DECODE, ENCODE = json.JSONDecoder().decode, json.JSONEncoder().encode
 
 
 def load(path, names):
@@ -193,18 +195,23 @@ def raised(e):
     return {"error": f"{type(e).__name__}: {e}"}
 
 
+def tell(said, out):
+    out.write(ENCODE(said).encode() + b"\n")
+    out.flush()
+
+
 def main():
     path, messages, *names = sys.argv[1:]
     # What a function prints is no answer, and what it reads is no request, in its own processes, too.
-    out, requests = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.fdopen(os.dup(0), "rb", buffering=1 << 16)
+    out, requests = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb", buffering=1 << 16)
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout = sys.stderr
     functions = load(path, names)
     hello = {"name": ", ".join(names), "version": f"Python {platform.python_version()}", "lists": "pickle"}
-    print(json.dumps(hello), file=out, flush=True)
+    tell(hello, out)
     for line in requests:
-        asked = json.loads(line)
+        asked = DECODE(line.decode())
         if "pickle" in asked:
             asked["list"] = pickle.loads(requests.read(asked["pickle"]))
         said = {"id": asked["id"]}
@@ -217,7 +224,7 @@ def main():
                 said |= raised(e)
         else:
             said |= on_each(functions, names, [asked], messages == "1")[0]
-        print(json.dumps(said), file=out, flush=True)
+        tell(said, out)
 
 
 main()

@@ -138,12 +138,12 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an idle process that judges several answers in a portion's time, for each process that there may be.
+    /// Returns an idle process that judges several answers in a portion's time, for each process that there may be. It may have
+    /// ended: its answers are then asked about again.
     fn quick(&self) -> Option<Process> {
         let mut idle = self.idle();
         let is_quick = idle.last().is_some_and(|process| process.portion() > self.command.processes);
-        let process = if is_quick { idle.pop() } else { None };
-        process.and_then(|mut process| process.runs().then_some(process))
+        if is_quick { idle.pop() } else { None }
     }
 
     /// Asks a process about a portion in this thread. What fails is asked about by workers.

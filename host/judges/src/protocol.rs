@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use allot_settings::reward::{PARTS, is_name};
 pub use allot_settings::words;
 use allot_tasks::Problem;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_pickle::SerOptions;
@@ -188,16 +189,11 @@ impl Greeting {
     }
 }
 
-#[derive(Deserialize)]
-struct Numbered {
-    id: u64,
-    #[serde(flatten)]
-    said: Said,
-}
-
 /// The fields of a grader's answer.
 #[derive(Deserialize)]
-struct Said {
+struct Said<Id = IgnoredAny> {
+    /// Of the question, if this is all of a line. It is not flattened: that would copy each field first.
+    id: Option<Id>,
     correct: Option<bool>,
     reward: Option<f64>,
     rewards: Option<BTreeMap<String, f64>>,
@@ -206,8 +202,8 @@ struct Said {
 
 /// Parses a line that answers question `asked`; none if it does not answer it.
 pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
-    let Numbered { id, said } = serde_json::from_slice(said).ok()?;
-    if id == asked { said.opinion() } else { None }
+    let said: Said<u64> = serde_json::from_slice(said).ok()?;
+    if said.id == Some(asked) { said.opinion() } else { None }
 }
 
 /// The line that a process answers about several answers.
@@ -225,7 +221,7 @@ pub fn opinions(line: &[u8], asked: u64, count: usize) -> Option<Result<Vec<Opin
     let NumberedList { id, list, error } = serde_json::from_slice(line).ok()?;
     match (list, error) {
         (Some(list), None) if id == asked && list.len() == count => {
-            list.into_iter().map(Said::opinion).collect::<Option<_>>().map(Ok)
+            list.into_iter().map(<Said>::opinion).collect::<Option<_>>().map(Ok)
         }
         (None, Some(why)) if id == asked => Some(Err(words(why.as_bytes()))),
         _ => None,
@@ -234,7 +230,7 @@ pub fn opinions(line: &[u8], asked: u64, count: usize) -> Option<Result<Vec<Opin
 
 /// Parses the same fields without an id; none if they contain no opinion.
 pub fn said(value: &Value) -> Option<Opinion> {
-    Said::deserialize(value).ok()?.opinion()
+    <Said>::deserialize(value).ok()?.opinion()
 }
 
 /// Returns an opinion as these fields.
@@ -259,9 +255,9 @@ pub fn number(what: &str, x: f64) -> Result<f32, String> {
     if reward.is_finite() { Ok(reward) } else { Err(format!("its {what} {x:e} is too large")) }
 }
 
-impl Said {
+impl<Id> Said<Id> {
     fn opinion(self) -> Option<Opinion> {
-        let Self { correct, reward, rewards, error } = self;
+        let Self { correct, reward, rewards, error, .. } = self;
         if reward.is_some() && rewards.is_some() {
             return None;
         }
