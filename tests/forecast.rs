@@ -106,7 +106,7 @@ fn settings_and_the_step_are_those_that_are_given() {
 fn what_is_trained_on_again_is_marked() {
     let scratch = log();
     let said = scratch.allot(&["forecast", "dump", "--set", "advantage-replay.warmup=0"]);
-    assert!(said.contains("  advantage-replay†  ") && said.contains("\n† up to "), "{said}");
+    assert!(said.contains("  advantage-replay†§  ") && said.contains("\n† up to "), "{said}");
     assert!(!said.contains("spo†") && !said.contains("uniform†"), "{said}");
     let replayed = |args: &[&str]| {
         let told = told(&scratch, args);
@@ -119,6 +119,26 @@ fn what_is_trained_on_again_is_marked() {
     assert!((0.1..0.5).contains(&share), "half as many as are fresh: {share}");
     // In its first 20 steps it replays nothing.
     assert_eq!(replayed(&["dump"]).unwrap_or(0.0), 0.0);
+}
+
+#[test]
+fn what_is_learned_from_zero_variance_groups_is_marked() {
+    let scratch = log();
+    let said = scratch.allot(&["forecast", "dump"]);
+    assert!(said.contains("\n§ up to 100 % of what such a policy learns "), "{said}");
+    let all = told(&scratch, &["dump"])["policies"].take();
+    for arm in all.as_array().unwrap() {
+        // One has groups of one, and a baseline of its own; the other a posterior. GRPO has no advantages in such groups.
+        let name = arm["policy"].as_str().unwrap();
+        let share = arm["zero_variance"].as_f64().unwrap();
+        assert!(said.contains(&format!("  {name}§ ")) == (share >= 0.01), "{name} {share}: {said}");
+        match name {
+            "spo" => assert_eq!(share, 1.0),
+            "aero" => assert!((0.01..0.5).contains(&share), "{share}"),
+            "uniform" | "dapo" | "pods" | "pilot-commit" => assert_eq!(share, 0.0, "{name}"),
+            _ => {}
+        }
+    }
 }
 
 #[test]

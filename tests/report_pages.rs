@@ -568,33 +568,37 @@ fn poor_reports_say_what_is_missing() {
     assert!(page::html(&lonely()).contains("There is nothing to compare"));
 }
 
-/// A forecast of many policies with all units, whose names are hostile; one of few; one without anything.
+/// Policies of a forecast, with their marks; one has a hostile name.
+const FORECAST: [&str; 10] = [
+    "spo§",
+    "prospect",
+    "uniform, 2 of each",
+    "dapo†",
+    "greso‡",
+    "pods",
+    "uniform",
+    "c-grpo",
+    "pilot-commit*",
+    "<script>alert(1)</script> & \"a policy\" of a long name",
+];
+
+/// A forecast of many policies with all units; one of few; one without anything.
 fn forecasts() -> Vec<(&'static str, Forecast)> {
-    let names = [
-        "spo",
-        "prospect",
-        "uniform, 2 of each",
-        "dapo†",
-        "greso‡",
-        "pods",
-        "uniform",
-        "c-grpo",
-        "pilot-commit*",
-        "<script>alert(1)</script> & \"a policy\" of a long name",
-    ];
     let ratio = |place: usize| {
         let value = 2.7 / (1.0 + 0.28 * place as f64);
         Estimate { value, low: Some(0.93 * value), high: Some(1.08 * value) }
     };
+    let told = |name: &str, mark: char, number: f64| name.ends_with(mark).then_some(number);
     let policy = |(place, name): (usize, &&str)| Policy {
         name: (*name).to_owned(),
         pays: [20_000.0, 93_600.0, 4.1e6].map(|baseline| Some(baseline / ratio(place).value)),
         fewer: [0, 1, 2].map(|_| (place != 6).then(|| ratio(place))),
         than_best: (place != 2).then(|| ratio(place)),
         effective: 1_800.0 + 300.0 * place as f64,
-        modelled: name.ends_with('*').then_some(0.4),
-        replayed: name.ends_with('†').then_some(0.33),
-        often: name.ends_with('‡').then_some(34.2),
+        modelled: told(name, '*', 0.4),
+        replayed: told(name, '†', 0.33),
+        often: told(name, '‡', 34.2),
+        zero_variance: told(name, '§', 0.38),
     };
     let rich = Forecast {
         title: "Forecast from runs & <b>logs</b> of \u{202e}moh".into(),
@@ -603,7 +607,7 @@ fn forecasts() -> Vec<(&'static str, Forecast)> {
         about:
             "The page shows what each policy pays to learn as much as `uniform` does from 20,000 rollouts."
                 .into(),
-        policies: names.iter().enumerate().map(policy).collect(),
+        policies: FORECAST.iter().enumerate().map(policy).collect(),
         baseline: 6,
         best: Some("2 of each of 48".into()),
         unknown: [None, None, None],
@@ -655,6 +659,8 @@ fn a_forecast_has_a_figure_of_each_unit_that_is_known() {
         "dapo† 33",
         "‡ The policy stays with few prompts",
         "greso‡ 34",
+        "§ So much of what the policy learns",
+        "spo§ 38",
         "[2.51, 2.92]",
         "1,000 with an advantage",
         "1.52M × P",

@@ -19,6 +19,9 @@ const MODELLED: f64 = 0.2;
 /// The share of rollouts trained on again from which a forecast is marked.
 const REPLAYED: f64 = 0.01;
 
+/// The share of what is learned from zero-variance groups from which a forecast is marked.
+const ZERO_VARIANCE: f64 = 0.01;
+
 /// How many times as many rollouts of each prompt, and updates on it, as the baseline has mark a forecast.
 const OFTEN: f64 = 4.0;
 
@@ -145,9 +148,26 @@ impl Arm {
         Some(self.replayed).filter(|share| *share >= REPLAYED)
     }
 
+    /// Returns the share of what it learned that is from zero-variance groups.
+    pub fn zero_variance(&self) -> f64 {
+        let of = |part: fn(&Lesson) -> f64| self.lessons.iter().map(|(_, lesson)| part(lesson)).sum::<f64>();
+        let (part, all) = (of(|lesson| lesson.zero_variance), of(|lesson| lesson.signal));
+        if all > 0.0 { (part / all).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// Returns that share, if it is a percent or more.
+    pub fn much_of_zero_variance(&self) -> Option<f64> {
+        Some(self.zero_variance()).filter(|share| *share >= ZERO_VARIANCE)
+    }
+
     /// Returns the signs behind its name, for what its numbers rest on.
     pub fn marks(&self) -> String {
-        let marks = [(self.much_modelled(), "*"), (self.any_replayed(), "†"), (self.often, "‡")];
+        let marks = [
+            (self.much_modelled(), "*"),
+            (self.any_replayed(), "†"),
+            (self.often, "‡"),
+            (self.much_of_zero_variance(), "§"),
+        ];
         marks.into_iter().filter_map(|(number, mark)| number.map(|_| mark)).collect()
     }
 }

@@ -70,7 +70,8 @@ fn compared(ratio: Estimate) -> Cell {
     finding(ratio).map_or(Cell::Ratio(ratio), |words| Cell::Number(ratio.value, words))
 }
 
-/// Says which policies rest on rollouts that the log does not have, and which on lessons that count twice or come late.
+/// Says which policies rest on rollouts that the log does not have, and which on lessons that count twice, come late or are of
+/// zero-variance groups.
 fn marked(forecast: &Forecast) -> String {
     let marked = |words: &str, told: fn(&Policy) -> Option<String>| {
         let one = |policy: &Policy| Some(format!("{} {}", policy.name, told(policy)?));
@@ -83,10 +84,13 @@ fn marked(forecast: &Forecast) -> String {
                     save less than the table says";
     let often = "‡ The policy stays with few prompts, and learns so many times from each. A late lesson counts as much as the first, so the policy \
                  may save less than the table says";
+    let zero_variance = "§ So much of what the policy learns is from groups that are all right or all wrong. A log does not show what such \
+                         lessons are worth, so the policy may save less than the table says, or more";
     let notes = [
         marked(modelled, |policy| policy.modelled.map(percent)),
         marked(replayed, |policy| policy.replayed.map(percent)),
         marked(often, |policy| policy.often.map(|times| format!("{times:.0}"))),
+        marked(zero_variance, |policy| policy.zero_variance.map(percent)),
     ];
     notes.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
