@@ -30,6 +30,16 @@ const CONFIG: &str = include_str!("cases/remote/short.toml");
 
 const BOTH: [Kind; 2] = [Kind::Sglang, Kind::Vllm];
 
+/// Tests both kinds side by side: most of the time is spent on waiting.
+fn side_by_side(test: impl Fn(Kind) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        for kind in BOTH {
+            scope.spawn(move || test(kind));
+        }
+    });
+}
+
 /// The config, with its rollouts on a server.
 fn there(server: &Server) -> String {
     let section = format!(
@@ -193,7 +203,7 @@ fn several_servers_share_the_rollouts_and_the_record_is_that_of_one() {
 
 #[test]
 fn what_a_server_was_asked_that_dies_the_others_do() {
-    for kind in BOTH {
+    side_by_side(|kind| {
         let (scratch, servers) = (Scratch::new(), [(); 2].map(|()| Server::start(kind)));
         let all: Vec<&Server> = servers.iter().collect();
         trained(&scratch, &there(&servers[0]), "one");
@@ -231,7 +241,7 @@ fn what_a_server_was_asked_that_dies_the_others_do() {
         let said = scratch.allot(&["train", "--resume", "away"]);
         assert!(said.ends_with("exit code 0"), "{said}");
         assert_eq!(record(&scratch, "one"), record(&scratch, "away"), "{kind:?}");
-    }
+    });
 }
 
 #[test]
@@ -355,7 +365,7 @@ fn a_dry_run_asks_the_server_and_loads_nothing() {
 
 #[test]
 fn trouble_on_the_way_leaves_no_trace() {
-    for kind in BOTH {
+    side_by_side(|kind| {
         let (scratch, server) = (Scratch::new(), Server::start(kind));
         let config = there(&server);
         let quick = config.replace("request_seconds = 60", "request_seconds = 2");
@@ -418,7 +428,7 @@ fn trouble_on_the_way_leaves_no_trace() {
             }
             assert_eq!(server.left(), Vec::<String>::new(), "{what}");
         }
-    }
+    });
 }
 
 #[test]
@@ -471,10 +481,10 @@ fn a_run_that_is_asked_to_stop_asks_for_no_rollout_twice() {
 
 // ---- what can't be right
 
-/// What is said of a server that does this; then the run goes on with one that is honest.
-fn lied(kind: Kind, verb: &'static str, at: usize, what: What) -> String {
+/// What is said of a server that does this; then the run goes on with one that is honest, and comes to this record.
+fn lied(kind: Kind, honest: &str, verb: &'static str, at: usize, what: What) -> String {
     let (scratch, server) = (Scratch::new(), Server::start(kind));
-    trained(&scratch, &impatient(&server), "honest");
+    scratch.write("run.toml", impatient(&server));
     server.play(vec![Trick { verb, at, times: 100_000, what }]);
     let said = told(&scratch, &server, &["run.toml", "--out", "run"]);
     assert!(said.ends_with("exit code 2"), "{said}");
@@ -482,7 +492,7 @@ fn lied(kind: Kind, verb: &'static str, at: usize, what: What) -> String {
     server.die();
     let resumed = scratch.allot(&["train", "--resume", "run"]);
     assert!(resumed.ends_with("exit code 0"), "{resumed}");
-    assert_eq!(record(&scratch, "run"), record(&scratch, "honest"), "{said}");
+    assert_eq!(record(&scratch, "run"), honest, "{said}");
     let said = error(&said).lines().take(3).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
     plain(&said)
 }
@@ -607,13 +617,16 @@ const LIES: [Lie; 15] = [
 
 #[test]
 fn what_can_t_be_right_ends_the_run_in_a_sentence_and_it_goes_on() {
-    for kind in BOTH {
+    side_by_side(|kind| {
         let (sample, load) = kind.verbs();
+        let (scratch, server) = (Scratch::new(), Server::start(kind));
+        trained(&scratch, &impatient(&server), "honest");
+        let honest = record(&scratch, "honest");
         let mut all: Vec<String> = LIES
             .into_iter()
             .map(|(what, sglang, vllm)| {
                 let edit = if kind == Kind::Sglang { sglang } else { vllm };
-                format!("{what}:\n{}", lied(kind, sample, 100, What::Edit(edit)))
+                format!("{what}:\n{}", lied(kind, &honest, sample, 100, What::Edit(edit)))
             })
             .collect();
         let more = [
@@ -627,13 +640,14 @@ fn what_can_t_be_right_ends_the_run_in_a_sentence_and_it_goes_on() {
             ("weights of another run", What::Taken),
             ("forgets the weights each time", What::Die),
         ];
-        let more = more.into_iter().map(|(what, lie)| format!("{what}:\n{}", lied(kind, sample, 100, lie)));
+        let more =
+            more.into_iter().map(|(what, lie)| format!("{what}:\n{}", lied(kind, &honest, sample, 100, lie)));
         all.extend(more);
         let words = "{\"success\": false, \"message\": \"no such folder\", \"error\": {\"message\": \"no such folder\"}}";
         let status = if kind == Kind::Sglang { 400 } else { 500 };
-        all.push(format!("can't load:\n{}", lied(kind, load, 3, What::Status(status, words))));
+        all.push(format!("can't load:\n{}", lied(kind, &honest, load, 3, What::Status(status, words))));
         insta::assert_snapshot!(format!("lies_{}", kind.name()), all.join("\n\n"));
-    }
+    });
 }
 
 /// A rollout that was ended, and more behind it.

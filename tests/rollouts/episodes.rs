@@ -54,7 +54,7 @@ fn a_run_of_episodes_on_a_server_is_the_run_on_this_machine() {
 
 #[test]
 fn what_a_server_that_dies_was_playing_the_others_play_on() {
-    for kind in BOTH {
+    side_by_side(|kind| {
         let (scratch, servers) = (Scratch::new(), [(); 2].map(|()| server(kind)));
         let all: Vec<&Server> = servers.iter().collect();
         trained(&scratch, &games(&there(&servers[0]), POLICIES[1]), "one");
@@ -68,7 +68,7 @@ fn what_a_server_that_dies_was_playing_the_others_play_on() {
             trained(&scratch, &games(&shared(&all, 1), POLICIES[1]), &run);
             assert_eq!(record(&scratch, "one"), record(&scratch, &run), "{kind:?}, {i}");
         }
-    }
+    });
 }
 
 #[test]
