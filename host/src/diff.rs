@@ -1,7 +1,8 @@
 //! Plans as text, and differences between plans.
 
 use allot_allocation::{Action, Advantage, Enough, Hold, Pick, Plan, PromptId, Request, Start, shown};
-use similar::{ChangeTag, TextDiff};
+use similar::algorithms::{Capture, Compact, Replace, myers};
+use similar::{ChangeTag, group_diff_ops};
 
 /// Returns a plan as text, one line per statement.
 pub fn text(plan: &Plan) -> String {
@@ -86,12 +87,14 @@ pub fn same_decision(one: &Plan, other: &Plan) -> bool {
 /// Returns how `new` differs from `old`: changed lines with one line around them, at most `most` lines.
 pub fn plans(old: &Plan, new: &Plan, most: usize) -> Vec<String> {
     let (old, new) = (text(old), text(new));
-    let diff = TextDiff::from_lines(&old, &new);
-    let mut lines: Vec<String> = diff
-        .grouped_ops(1)
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    // One algorithm, by name: with `TextDiff` all of them are in the program, each several times.
+    let mut changes = Compact::new(Replace::new(Capture::new()), &old, &new);
+    let Ok(()) = myers::diff(&mut changes, &old, 0..old.len(), &new, 0..new.len());
+    let mut lines: Vec<String> = group_diff_ops(changes.into_inner().into_inner().into_ops(), 1)
         .iter()
         .flatten()
-        .flat_map(|op| diff.iter_changes(op))
+        .flat_map(|op| op.iter_changes(&old, &new))
         .map(|change| {
             let sign = match change.tag() {
                 ChangeTag::Delete => '-',

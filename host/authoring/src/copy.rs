@@ -4,29 +4,26 @@
 use std::path::Path;
 
 use allot_base::{Error, Result, did_you_mean};
-use include_dir::{Dir, include_dir};
 use toml::{Table, Value};
 
-use crate::language::{Language, write};
+use crate::language::{Language, PROJECTS, write};
 
-static SOURCES: Dir<'_> = include_dir!("$OUT_DIR/policies");
-static FRAME: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/like");
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 const LICENSE: &str = include_str!("../../../LICENSE");
 
 /// Returns the names of the policies that can be copied.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = SOURCES.dirs().filter_map(|policy| policy.path().to_str()).collect();
+    let manifests =
+        PROJECTS.names().filter_map(|name| name.strip_prefix("sources/")?.strip_suffix("/Cargo.toml"));
+    let mut names: Vec<&str> = manifests.collect();
     names.sort_unstable();
     names
 }
 
 /// Starts a project with this name from the source of the policy `like`. Returns that policy's version.
 pub fn start(like: &str, name: &str, folder: &Path) -> Result<String> {
-    let policy = SOURCES.get_dir(like).filter(|_| names().contains(&like));
-    let source = policy.and_then(|policy| policy.get_dir(policy.path().join("src")));
-    let manifest = policy.and_then(|policy| policy.get_file(policy.path().join("Cargo.toml")));
-    let (Some(source), Some(manifest)) = (source, manifest.and_then(include_dir::File::contents_utf8)) else {
+    let manifest = PROJECTS.text(&format!("sources/{like}/Cargo.toml"));
+    let Some(manifest) = manifest.filter(|_| names().contains(&like)) else {
         let error = Error::new(format!("`--like {like}`: no policy of that name ships with this program"));
         return Err(error.hint(did_you_mean(like, names())));
     };
@@ -43,9 +40,9 @@ pub fn start(like: &str, name: &str, folder: &Path) -> Result<String> {
         ("{{description}}", &description),
         ("{{dependencies}}", &dependencies(&manifest, like)?),
     ];
-    write(&FRAME, &words, folder)?;
+    write("templates/like", &words, folder)?;
     let (own, new) = (format!("NAME: &'static str = \"{like}\""), format!("NAME: &'static str = \"{name}\""));
-    write(source, &[(own.as_str(), new.as_str())], &folder.join("src"))?;
+    write(&format!("sources/{like}/src"), &[(own.as_str(), new.as_str())], &folder.join("src"))?;
     let license = folder.join("LICENSE");
     std::fs::write(&license, LICENSE).map_err(|e| Error::file("write", &license, &e))?;
     Language::Rust.sdk(&folder.join("sdk"))?;

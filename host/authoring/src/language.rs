@@ -5,8 +5,8 @@ use std::path::Path;
 
 use allot_base::{Error, Result};
 use allot_component::Kind;
+use allot_packed::Packed;
 use clap::ValueEnum;
-use include_dir::{Dir, DirEntry, include_dir};
 
 /// A language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,21 +25,8 @@ pub enum Language {
 
 use Language::{C, Go, Js, Python, Rust};
 
-static RUST: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/rust");
-static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/python");
-static JS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/js");
-static C_: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/c");
-static GO: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/go");
-static PYTHON_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/graders/python");
-static JS_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/graders/js");
-static C_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/graders/c");
-static GO_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/graders/go");
-static RUST_GRADER: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/templates/graders/rust");
-static RUST_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/rust");
-static PYTHON_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/python");
-static JS_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/js");
-static C_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/c");
-static GO_SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../policies/sdk/go");
+/// Templates, SDKs and the sources of the shipped policies.
+pub(crate) static PROJECTS: Packed = Packed::new(include_bytes!(concat!(env!("OUT_DIR"), "/projects")));
 
 impl Language {
     /// All languages.
@@ -96,32 +83,28 @@ impl Language {
 
     /// Starts a project with this name.
     pub fn start(self, kind: Kind, name: &str, folder: &Path) -> Result<()> {
-        let template = match (kind, self) {
-            (Kind::Policy, Rust) => &RUST,
-            (Kind::Policy, Python) => &PYTHON,
-            (Kind::Policy, Js) => &JS,
-            (Kind::Policy, C) => &C_,
-            (Kind::Policy, Go) => &GO,
-            (Kind::Grader, Rust) => &RUST_GRADER,
-            (Kind::Grader, Python) => &PYTHON_GRADER,
-            (Kind::Grader, Js) => &JS_GRADER,
-            (Kind::Grader, C) => &C_GRADER,
-            (Kind::Grader, Go) => &GO_GRADER,
+        let kinds = match kind {
+            Kind::Policy => "templates",
+            Kind::Grader => "templates/graders",
         };
-        write(template, &[("{{name}}", name)], folder)?;
+        write(&format!("{kinds}/{}", self.folder()), &[("{{name}}", name)], folder)?;
         self.sdk(&folder.join("sdk"))
     }
 
     /// Writes the SDK for policies and graders into a folder.
     pub fn sdk(self, folder: &Path) -> Result<()> {
-        let sdk = match self {
-            Rust => &RUST_SDK,
-            Python => &PYTHON_SDK,
-            Js => &JS_SDK,
-            C => &C_SDK,
-            Go => &GO_SDK,
-        };
-        write(sdk, &[], folder)
+        write(&format!("sdk/{}", self.folder()), &[], folder)
+    }
+
+    /// Returns the name of the folders of its templates and its SDK.
+    fn folder(self) -> &'static str {
+        match self {
+            Rust => "rust",
+            Python => "python",
+            Js => "js",
+            C => "c",
+            Go => "go",
+        }
     }
 }
 
@@ -132,27 +115,21 @@ fn plural(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes an embedded folder to disk, with each first word of `words` replaced by the second.
-pub(crate) fn write(dir: &Dir<'_>, words: &[(&str, &str)], to: &Path) -> Result<()> {
+/// Writes a folder of [`PROJECTS`] to disk, with each first word of `words` replaced by the second.
+pub(crate) fn write(from: &str, words: &[(&str, &str)], to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).map_err(|e| Error::file("make", to, &e))?;
-    for entry in dir.entries() {
-        let called = entry.path().file_name().unwrap_or_default();
-        let path = to.join(called);
-        match entry {
-            // Left by an interpreter where this program was built.
-            DirEntry::Dir(_) if called == "__pycache__" || called == ".pytest_cache" => {}
-            DirEntry::Dir(inner) => write(inner, words, &path)?,
-            DirEntry::File(file) => {
-                let bytes = match file.contents_utf8() {
-                    Some(text) => {
-                        let replaced = |text: String, (word, by): &(&str, &str)| text.replace(word, by);
-                        words.iter().fold(text.to_owned(), replaced).into_bytes()
-                    }
-                    None => file.contents().to_owned(),
-                };
-                std::fs::write(&path, bytes).map_err(|e| Error::file("write", &path, &e))?;
+    for (name, bytes) in PROJECTS.folder(from) {
+        let path = to.join(name);
+        let folder = path.parent().unwrap_or(to);
+        std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;
+        let bytes = match str::from_utf8(bytes) {
+            Ok(text) => {
+                let replaced = |text: String, (word, by): &(&str, &str)| text.replace(word, by);
+                words.iter().fold(text.to_owned(), replaced).into_bytes()
             }
-        }
+            Err(_) => bytes.to_owned(),
+        };
+        std::fs::write(&path, bytes).map_err(|e| Error::file("write", &path, &e))?;
     }
     Ok(())
 }

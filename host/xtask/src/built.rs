@@ -123,6 +123,15 @@ fn host() -> Result<String> {
 const FAST: &str = "aho-corasick crossbeam-deque crossbeam-epoch crossbeam-utils fancy-regex gemm gemm-common half libm \
                     memchr miniz_oxide rayon";
 
+/// Crates that run once or for a moment, and are as small as can be in a release: what else is there is for size, too, but not at
+/// any price.
+const RARE: &str = "allot-bank allot-bench allot-outputs allot-pretrain allot-remote allot-report allot-settings arrow-array \
+                    arrow-buffer arrow-data arrow-ipc chrono clap clap_complete clap_derive clap_lex cpp_demangle crossterm \
+                    csv-core fontdb gimli hf-hub hyper hyper-util idna minijinja minijinja-contrib object oci-client oci-spec \
+                    parquet plotters png ratatui ratatui-crossterm ratatui-widgets resvg roxmltree rustls-webpki serde-pickle \
+                    svgtypes tiny-skia tiny-skia-path toml_parser toml_writer tower tower-http ureq-proto url wasm-metadata \
+                    wasmtime-environ wasmtime-internal-wit-bindgen wat zip";
+
 /// What a first build leaves unoptimized, to save time, is optimized for size in a release; what runs for long, for speed.
 fn levels(root: &Path) -> Result<Vec<String>> {
     let path = root.join("Cargo.toml");
@@ -133,7 +142,7 @@ fn levels(root: &Path) -> Result<Vec<String>> {
         return Err(Error::new(format!("{} has no line `NAME = {{ opt-level = 0 }}`", path.display())));
     }
     let level = |name: &str, level: &str| format!("profile.dist.package.{name}.opt-level={level}");
-    let levels =
-        cold.iter().map(|name| level(name, "\"s\"")).chain(FAST.split(' ').map(|name| level(name, "3")));
+    let small = cold.into_iter().chain(RARE.split(' ')).map(|name| level(name, "\"z\""));
+    let levels = small.chain(FAST.split(' ').map(|name| level(name, "3")));
     Ok(levels.flat_map(|level| ["--config".to_owned(), level]).collect())
 }

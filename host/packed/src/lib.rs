@@ -1,0 +1,182 @@
+//! Files inside the program, compressed. Build scripts [pack](Files::pack) them; the program [unpacks](Packed) each when it is
+//! first asked for.
+//!
+//! The shipped components and the sources for new projects are the largest texts and code that the program has but never
+//! runs: 3.6 MB, and a third of that packed.
+//!
+//! What is packed begins with a line for each file, `PACKED_BYTES BYTES NAME`, and an empty line; the files follow, each deflated.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Result, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+
+/// Files to pack, by the names that they get, with `/` between folders.
+#[derive(Debug, Default)]
+pub struct Files(BTreeMap<String, PathBuf>);
+
+impl Files {
+    /// Adds a file.
+    pub fn add(&mut self, name: &str, path: &Path) {
+        self.0.insert(name.to_owned(), path.to_owned());
+    }
+
+    /// Adds all files in a folder and its folders, with names that begin with `name`. What an interpreter left there is left out.
+    ///
+    /// # Errors
+    ///
+    /// A folder cannot be read.
+    pub fn add_folder(&mut self, name: &str, folder: &Path) -> Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let (called, path) = (entry.file_name(), entry.path());
+            let called = called.to_string_lossy();
+            if called == "__pycache__" || called == ".pytest_cache" {
+                continue;
+            }
+            let name = if name.is_empty() { called.into_owned() } else { format!("{name}/{called}") };
+            if path.is_dir() { self.add_folder(&name, &path)? } else { self.add(&name, &path) }
+        }
+        Ok(())
+    }
+
+    /// Writes all of them into one file, for [`Packed`]. The same files give the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or written.
+    pub fn pack(&self, to: &Path) -> Result<()> {
+        let (mut index, mut packed) = (Vec::new(), Vec::new());
+        for (name, path) in &self.0 {
+            let (bytes, before) = (fs::read(path)?, packed.len());
+            let mut encoder = DeflateEncoder::new(&mut packed, Compression::default());
+            encoder.write_all(&bytes)?;
+            encoder.finish()?;
+            writeln!(index, "{} {} {name}", packed.len() - before, bytes.len())?;
+        }
+        fs::write(to, [&index[..], b"\n", &packed].concat())
+    }
+}
+
+/// What [`Files::pack`] wrote, as a static of the program.
+pub struct Packed {
+    packed: &'static [u8],
+    files: OnceLock<BTreeMap<&'static str, File>>,
+}
+
+struct File {
+    packed: &'static [u8],
+    len: usize,
+    plain: OnceLock<Vec<u8>>,
+}
+
+impl Packed {
+    /// Returns what was packed as these bytes.
+    pub const fn new(packed: &'static [u8]) -> Self {
+        Self { packed, files: OnceLock::new() }
+    }
+
+    /// Returns the names of all files, sorted.
+    pub fn names(&'static self) -> impl Iterator<Item = &'static str> {
+        self.files().keys().copied()
+    }
+
+    /// Returns a file.
+    pub fn file(&'static self, name: &str) -> Option<&'static [u8]> {
+        let file = self.files().get(name)?;
+        Some(file.plain.get_or_init(|| {
+            let mut plain = Vec::with_capacity(file.len);
+            DeflateDecoder::new(file.packed).read_to_end(&mut plain).expect("a build script deflated it");
+            plain
+        }))
+    }
+
+    /// Returns a file that is text.
+    pub fn text(&'static self, name: &str) -> Option<&'static str> {
+        str::from_utf8(self.file(name)?).ok()
+    }
+
+    /// Returns the size of a file, in bytes, without unpacking it.
+    pub fn size(&'static self, name: &str) -> Option<usize> {
+        self.files().get(name).map(|file| file.len)
+    }
+
+    /// Returns the files in a folder and its folders, by their names in it.
+    pub fn folder(&'static self, folder: &str) -> impl Iterator<Item = (&'static str, &'static [u8])> {
+        let inside = move |name: &'static str| name.strip_prefix(folder)?.strip_prefix('/');
+        self.names().filter_map(move |name| Some((inside(name)?, self.file(name)?)))
+    }
+
+    fn files(&'static self) -> &'static BTreeMap<&'static str, File> {
+        self.files.get_or_init(|| read(self.packed).expect("a build script wrote this form"))
+    }
+}
+
+fn read(packed: &'static [u8]) -> Option<BTreeMap<&'static str, File>> {
+    let end = packed.windows(2).position(|two| two == b"\n\n")?;
+    let (index, mut rest) = (str::from_utf8(&packed[..end]).ok()?, &packed[end + 2..]);
+    let file = |line: &'static str| {
+        let mut words = line.splitn(3, ' ');
+        let mut number = || words.next()?.parse::<usize>().ok();
+        let (size, len) = (number()?, number()?);
+        let (packed, after) = rest.split_at_checked(size)?;
+        rest = after;
+        Some((words.next()?, File { packed, len, plain: OnceLock::new() }))
+    };
+    index.lines().map(file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What these files come to, packed.
+    fn packed(files: &[(&str, &[u8])]) -> &'static Packed {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        for (name, bytes) in files {
+            let path = from.join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");
+            fs::write(path, bytes).expect("it is written");
+        }
+        let mut all = Files::default();
+        all.add_folder("", &from).expect("they are read");
+        all.pack(&to).expect("they are packed");
+        let bytes = fs::read(&to).expect("it was written");
+        Box::leak(Box::new(Packed::new(bytes.leak())))
+    }
+
+    #[test]
+    fn what_is_unpacked_is_what_was_packed() {
+        let long = "again and again, ".repeat(1000);
+        let packed = packed(&[
+            ("b.txt", long.as_bytes()),
+            ("a/two words", b"\n\n1 2 x"),
+            ("a/deep/empty", b""),
+            ("ab/c", b"\xff\0"),
+            ("a/__pycache__/old", b"of an interpreter"),
+        ]);
+        let names: Vec<_> = packed.names().collect();
+        assert_eq!(names, ["a/deep/empty", "a/two words", "ab/c", "b.txt"]);
+        assert_eq!(packed.text("b.txt"), Some(&*long));
+        assert_eq!(packed.size("b.txt"), Some(17_000));
+        assert!(packed.packed.len() < 1000, "{} bytes", packed.packed.len());
+        let folder: Vec<_> = packed.folder("a").collect();
+        assert_eq!(folder, [("deep/empty", &b""[..]), ("two words", b"\n\n1 2 x")]);
+        assert_eq!((packed.file("ab/c"), packed.text("ab/c")), (Some(&b"\xff\0"[..]), None));
+        assert_eq!((packed.file("a"), packed.file("c"), packed.size("c")), (None, None, None));
+    }
+
+    #[test]
+    fn what_was_cut_off_is_no_packed_file() {
+        let whole: &'static [u8] = packed(&[("a", b"one"), ("b", b"two")]).packed;
+        assert!(read(whole).is_some());
+        let cut = (0..whole.len()).find(|end| read(&whole[..*end]).is_some());
+        assert_eq!(cut, None);
+    }
+}
