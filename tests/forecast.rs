@@ -106,7 +106,7 @@ fn settings_and_the_step_are_those_that_are_given() {
 fn what_is_trained_on_again_is_marked() {
     let scratch = log();
     let said = scratch.allot(&["forecast", "dump", "--set", "advantage-replay.warmup=0"]);
-    assert!(said.contains("  advantage-replay†§  ") && said.contains("\n† up to "), "{said}");
+    assert!(said.contains("  advantage-replay†  ") && said.contains("\n† up to "), "{said}");
     assert!(!said.contains("spo†") && !said.contains("uniform†"), "{said}");
     let replayed = |args: &[&str]| {
         let told = told(&scratch, args);
@@ -122,20 +122,23 @@ fn what_is_trained_on_again_is_marked() {
 }
 
 #[test]
-fn what_is_learned_from_zero_variance_groups_is_marked() {
+fn what_is_trained_on_of_zero_variance_groups_is_marked() {
     let scratch = log();
-    let said = scratch.allot(&["forecast", "dump"]);
-    assert!(said.contains("\n§ up to 100 % of what such a policy learns "), "{said}");
-    let all = told(&scratch, &["dump"])["policies"].take();
+    let replays = ["forecast", "dump", "--set", "advantage-replay.warmup=0"];
+    let said = scratch.allot(&replays);
+    assert!(said.contains("\n§ up to 100 % of what such a policy trains on "), "{said}");
+    let all = told(&scratch, &replays[1..])["policies"].take();
     for arm in all.as_array().unwrap() {
-        // One has groups of one, and a baseline of its own; the other a posterior. GRPO has no advantages in such groups.
+        // The first has groups of one, the second advantages for groups of one reward. The others have none in such groups.
         let name = arm["policy"].as_str().unwrap();
         let share = arm["zero_variance"].as_f64().unwrap();
         assert!(said.contains(&format!("  {name}§ ")) == (share >= 0.01), "{name} {share}: {said}");
         match name {
             "spo" => assert_eq!(share, 1.0),
-            "aero" => assert!((0.01..0.5).contains(&share), "{share}"),
-            "uniform" | "dapo" | "pods" | "pilot-commit" => assert_eq!(share, 0.0, "{name}"),
+            "aero" => assert!((0.01..1.0).contains(&share), "{share}"),
+            "uniform" | "dapo" | "pods" | "pilot-commit" | "advantage-replay" => {
+                assert_eq!(share, 0.0, "{name}")
+            }
             _ => {}
         }
     }

@@ -264,6 +264,31 @@ fn a_judge_that_left_between_answers_is_no_fault_of_the_next_answer() {
     }
 }
 
+/// A quick judge that takes lists is not asked whether it lives, but for its verdict. What it started may hold its pipes.
+#[test]
+fn a_quick_judge_that_left_between_answers_is_no_fault_of_the_next_answer() {
+    let script = r#"echo '{"lists":true}'
+        while read -r line; do
+            id=${line#*'"id":'}
+            echo "{\"id\":${id%%,*},\"correct\":true}"
+            case "$line" in
+                *leaves-another*) sleep 600 <&0 & exit;;
+                *leaves*) exit;;
+            esac
+        done"#;
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let limit = Duration::from_secs(2);
+    let mut pool = Processes::new(GraderCommand { processes: 1, limit, ..judge(folder.path(), script) });
+    for last in ["leaves", "leaves-another", "leaves", "leaves-another"] {
+        for answer in ["right", "right", last] {
+            let opinions = runtime.block_on(opinions_on(&mut pool, vec![question(answer)]));
+            assert_eq!(opinions, Ok(vec![judged(true)]), "{answer}");
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
 #[test]
 fn a_judge_that_never_reads_is_late() {
     let folder = tempfile::tempdir().unwrap();

@@ -659,7 +659,7 @@ fn a_forecast_has_a_figure_of_each_unit_that_is_known() {
         "dapo† 33",
         "‡ The policy stays with few prompts",
         "greso‡ 34",
-        "§ So much of what the policy learns",
+        "§ So much of what the policy trains on",
         "spo§ 38",
         "[2.51, 2.92]",
         "1,000 with an advantage",

@@ -424,9 +424,10 @@ fn trouble_on_the_way_leaves_no_trace() {
             assert!(said.ends_with("exit code 0"), "{kind:?}, {what}: {said}");
             assert_eq!(record(&scratch, &run), honest, "{kind:?}, {what}");
             for (verb, at) in verbs {
-                assert!(server.asked(verb) >= at, "{what}: `{verb}` was spoken {} times", server.asked(verb));
+                let asked = server.asked(verb);
+                assert!(asked >= at, "{kind:?}, {what}: `{verb}` was spoken {asked} times");
             }
-            assert_eq!(server.left(), Vec::<String>::new(), "{what}");
+            assert_eq!(server.left(), Vec::<String>::new(), "{kind:?}, {what}");
         }
     });
 }

@@ -1,5 +1,12 @@
-//! Compiles the crate anew when a config is added to `configs` or taken away: embedding them tells the compiler only of those it found.
+//! Packs the configs that ship, which `src/shipped.rs` has.
 
-fn main() {
+use std::path::Path;
+use std::{env, io};
+
+fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=../../configs");
+    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for a build script");
+    let mut files = allot_packed::Files::default();
+    files.add_folder("", Path::new("../../configs"))?;
+    files.pack(&Path::new(&out).join("configs"))
 }

@@ -117,8 +117,11 @@ fn plural(kind: Kind) -> &'static str {
 
 /// Writes a folder of [`PROJECTS`] to disk, with each first word of `words` replaced by the second.
 pub(crate) fn write(from: &str, words: &[(&str, &str)], to: &Path) -> Result<()> {
-    std::fs::create_dir_all(to).map_err(|e| Error::file("make", to, &e))?;
-    for (name, bytes) in PROJECTS.folder(from) {
+    let mut files = PROJECTS.folder(from).peekable();
+    if files.peek().is_none() {
+        return Err(Error::new(format!("this program has no `{from}`")));
+    }
+    for (name, bytes) in files {
         let path = to.join(name);
         let folder = path.parent().unwrap_or(to);
         std::fs::create_dir_all(folder).map_err(|e| Error::file("make", folder, &e))?;

@@ -9,7 +9,7 @@
 //! - An update increments the version and changes nothing else.
 //! - A rollout of unknown length has one token.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use allot_allocation::{Compute, Geometry, Grant, PromptId, seed};
@@ -59,6 +59,8 @@ pub struct Tally {
     pub steered: bool,
     /// Rollouts with a nonzero advantage that had one in an earlier update, too, counted once in each update.
     pub replayed: u64,
+    /// Rollouts with a nonzero advantage whose group has one reward, counted once in each update. A group of one has.
+    pub zero_variance: u64,
 }
 
 /// A run's draws of one prompt.
@@ -91,6 +93,8 @@ pub struct Draws {
     visits: Vec<Visits>,
     /// Rollouts that had an advantage in an update, by prompt, version and position.
     trained: HashSet<(PromptId, u32, u32)>,
+    /// The first reward of each group, and whether it has others, by prompt and version.
+    groups: HashMap<(PromptId, u32), (f32, bool)>,
     tally: Tally,
     /// Compute since the last call of `computed`.
     computed: Compute,
@@ -110,6 +114,7 @@ impl Draws {
             version: 0,
             visits: vec![Visits::default(); known.bank.prompts.len()],
             trained: HashSet::new(),
+            groups: HashMap::new(),
             tally: Tally::default(),
             computed: Compute::default(),
             known,
@@ -246,6 +251,8 @@ impl Draws {
             });
             if example.advantage != 0.0 {
                 self.tally.replayed += u64::from(!self.trained.insert((*prompt, *version, *position)));
+                let varies = self.groups.get(&(*prompt, *version)).is_some_and(|(_, varies)| *varies);
+                self.tally.zero_variance += u64::from(!varies);
                 let read = self.of(*prompt).tokens.unwrap_or(1);
                 let trained = 6.0 * f64::from(passes) * (f64::from(read) + f64::from(*tokens));
                 self.visits[prompt.0 as usize].lesson.operations += trained;
@@ -277,6 +284,9 @@ impl Draws {
             self.tally.revisited.insert(sample.prompt);
         }
         visits.version = Some(self.version);
+        let reward = sample.answer.reward;
+        let (first, varies) = self.groups.entry((sample.prompt, self.version)).or_insert((reward, false));
+        *varies |= *first != reward;
         visits.right += u32::from(sample.answer.correct);
         visits.lesson.rollouts += 1;
         visits.lesson.tokens += u64::from(sample.tokens);

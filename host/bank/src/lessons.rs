@@ -25,8 +25,6 @@ pub struct Lesson {
     pub signal: f64,
     /// The sum over updates of its square.
     pub square: f64,
-    /// The part of `signal` from updates in which all of the prompt's rollouts are right, or all are wrong.
-    pub zero_variance: f64,
 }
 
 impl Lesson {
@@ -37,9 +35,6 @@ impl Lesson {
         self.effective += batch.iter().filter(|one| one.advantage != 0.0).count() as u64;
         self.signal += signal;
         self.square += signal * signal;
-        if batch.iter().all(|one| one.right == batch[0].right) {
-            self.zero_variance += signal;
-        }
     }
 }
 
@@ -149,7 +144,6 @@ mod tests {
         let mixed = taught(0.5, &[(0.5, true), (0.5, true), (-0.5, false), (-0.5, false)]);
         assert!(never.signal < 0.03 && (mixed.signal - 1.0).abs() < 1e-12, "{never:?} {mixed:?}");
         assert_eq!((mixed.effective, mixed.square), (4, mixed.signal * mixed.signal));
-        assert_eq!((never.zero_variance, mixed.zero_variance), (never.signal, 0.0));
     }
 
     #[test]

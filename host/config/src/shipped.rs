@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use allot_base::{Error, Result, looks_like_a_path, nearest};
-use include_dir::{Dir, DirEntry, File, include_dir};
+use allot_packed::Packed;
 
-static CONFIGS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../configs");
+static CONFIGS: Packed = Packed::new(include_bytes!(concat!(env!("OUT_DIR"), "/configs")));
 
 /// The folder of configs that produced published results.
 const EVIDENCE: &str = "evidence";
@@ -24,14 +24,18 @@ pub struct Shipped {
 impl Shipped {
     /// Returns all built-in configs, sorted by name.
     pub fn all() -> Vec<Self> {
-        let mut all: Vec<Self> = files(&CONFIGS).into_iter().filter_map(Self::of_file).collect();
+        let mut all: Vec<Self> = CONFIGS.names().filter_map(Self::of_file).collect();
         all.sort_unstable_by_key(|config| config.name);
         all
     }
 
-    fn of_file(file: &'static File<'static>) -> Option<Self> {
-        let (name, text) = (file.path().file_stem()?.to_str()?, file.contents_utf8()?);
-        Some(Self { name, text, evidence: file.path().starts_with(EVIDENCE) })
+    fn of_file(file: &'static str) -> Option<Self> {
+        let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
+        Some(Self {
+            name: name.strip_suffix(".toml")?,
+            text: CONFIGS.text(file)?,
+            evidence: folder == EVIDENCE,
+        })
     }
 
     /// Returns the config with this name.
@@ -70,15 +74,6 @@ impl Shipped {
         let whole = words.join(" ");
         whole.split_inclusive(". ").next().unwrap_or_default().trim_end_matches([' ', '.', ':']).to_owned()
     }
-}
-
-/// Returns the files in a folder and its subfolders.
-fn files(folder: &'static Dir<'static>) -> Vec<&'static File<'static>> {
-    let of = |entry: &'static DirEntry<'static>| match entry {
-        DirEntry::Dir(folder) => files(folder),
-        DirEntry::File(file) => vec![file],
-    };
-    folder.entries().iter().flat_map(of).collect()
 }
 
 #[cfg(test)]

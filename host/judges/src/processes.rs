@@ -224,14 +224,17 @@ impl Shared {
                     }
                 }
                 (Err(failure), next) => {
+                    // One whose pipes another process holds is silent, as if it were slow.
+                    let has_ended = matches!(failure, Failure::Ended(_)) || !process.runs();
                     process.end().await;
                     if let Some(next) = next {
                         waiting.back(next);
                     }
-                    match (failure, &current[..]) {
-                        // One that ended may have done so before this answer.
-                        (Failure::Ended(_), _) | (_, [_, _, ..]) => waiting.apart(current),
-                        (failure, _) => told.extend(failed(&failure, &current)),
+                    // One that ended may have done so before this answer.
+                    if has_ended || current.len() > 1 {
+                        waiting.apart(current);
+                    } else {
+                        told.extend(failed(&failure, &current));
                     }
                     return None;
                 }

@@ -192,7 +192,7 @@ impl Greeting {
 /// The fields of a grader's answer.
 #[derive(Deserialize)]
 struct Said<Id = IgnoredAny> {
-    /// Of the question, if this is all of a line. It is not flattened: that would copy each field first.
+    /// The question's, where a line has one answer. It is no struct around the others: `flatten` would copy each field first.
     id: Option<Id>,
     correct: Option<bool>,
     reward: Option<f64>,
@@ -202,6 +202,10 @@ struct Said<Id = IgnoredAny> {
 
 /// Parses a line that answers question `asked`; none if it does not answer it.
 pub fn opinion(said: &[u8], asked: u64) -> Option<Opinion> {
+    // A struct is read from an array, too.
+    if !said.trim_ascii_start().starts_with(b"{") {
+        return None;
+    }
     let said: Said<u64> = serde_json::from_slice(said).ok()?;
     if said.id == Some(asked) { said.opinion() } else { None }
 }
@@ -315,6 +319,8 @@ mod tests {
             r#"{"id":7,"rewards":{"a b":1}}"#,
             r#"{"id":7,"reward":NaN}"#,
             r#"{"correct":true}"#,
+            r#"{"id":"7","correct":true}"#,
+            "[7,true,null,null,null]",
             "[7, true]\u{1b}[2J",
         ] {
             assert_eq!(said(garbage), None, "{garbage}");

@@ -4,35 +4,35 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use allot_base::{Error, Result, cache};
-use include_dir::{Dir, include_dir};
+use allot_packed::Packed;
 
-static SHIPPED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/shipped");
+static SHIPPED: Packed = Packed::new(include_bytes!(concat!(env!("OUT_DIR"), "/shipped")));
 
 /// Returns the names of the models that ship with the program.
 pub fn names() -> Vec<&'static str> {
-    let mut names: Vec<&str> = SHIPPED.dirs().filter_map(|d| d.path().to_str()).collect();
-    names.sort_unstable();
+    let mut names: Vec<&str> = SHIPPED.names().filter_map(|name| Some(name.split_once('/')?.0)).collect();
+    names.dedup();
     names
 }
 
 /// Returns the folder of a shipped model's files, if one has this name.
 pub fn folder(name: &str) -> Option<Result<PathBuf>> {
-    SHIPPED.get_dir(name).map(unpacked)
+    names().into_iter().find(|known| *known == name).map(unpacked)
 }
 
 /// Unpacks a shipped model into the user's cache, or else into a temporary folder that only this user can
 /// access. An existing copy is compared with the shipped files, and replaced if it differs.
-fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
+fn unpacked(model: &str) -> Result<PathBuf> {
     use sha2::{Digest as _, Sha256};
     let mut hash = Sha256::new();
-    for file in dir.files() {
-        hash.update(file.path().to_string_lossy().as_bytes());
-        hash.update(file.contents());
+    for (name, bytes) in SHIPPED.folder(model) {
+        hash.update(format!("{model}/{name}"));
+        hash.update(bytes);
     }
-    let name = format!("{}-{}", dir.path().display(), &allot_record::hex(&hash.finalize())[..12]);
+    let name = format!("{model}-{}", &allot_record::hex(&hash.finalize())[..12]);
     let base = cache("models").map_or_else(private, Ok)?;
     let folder = base.join(&name);
-    if holds(&folder, dir) {
+    if holds(&folder, model) {
         return Ok(folder);
     }
     // Written to another folder and renamed, so that a reader never finds an incomplete model. That
@@ -40,17 +40,17 @@ fn unpacked(dir: &Dir<'_>) -> Result<PathBuf> {
     let n = ASIDE.fetch_add(1, Ordering::Relaxed);
     let aside = base.join(format!(".{name}-{}-{n}", std::process::id()));
     std::fs::create_dir_all(&aside).map_err(|e| Error::file("make", &aside, &e))?;
-    for file in dir.files() {
-        let path = aside.join(file.path().file_name().unwrap_or_default());
-        std::fs::write(&path, file.contents()).map_err(|e| Error::file("write", &path, &e))?;
+    for (name, bytes) in SHIPPED.folder(model) {
+        let path = aside.join(name);
+        std::fs::write(&path, bytes).map_err(|e| Error::file("write", &path, &e))?;
     }
-    if folder.is_dir() && !holds(&folder, dir) {
+    if folder.is_dir() && !holds(&folder, model) {
         std::fs::remove_dir_all(&folder).map_err(|e| Error::file("remove", &folder, &e))?;
     }
     match std::fs::rename(&aside, &folder) {
         Ok(()) => Ok(folder),
         // Another process or thread was faster.
-        Err(_) if holds(&folder, dir) => {
+        Err(_) if holds(&folder, model) => {
             let _ = std::fs::remove_dir_all(&aside);
             Ok(folder)
         }
@@ -63,13 +63,11 @@ static ASIDE: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a folder has exactly the files of a shipped model, byte for byte. An extra file could change how
 /// the model is read.
-fn holds(folder: &Path, dir: &Dir<'_>) -> bool {
+fn holds(folder: &Path, model: &str) -> bool {
     let there = std::fs::read_dir(folder).map_or(0, Iterator::count);
-    let same = |file: &include_dir::File<'_>| {
-        let place = folder.join(file.path().file_name().unwrap_or_default());
-        std::fs::read(place).is_ok_and(|bytes| bytes == file.contents())
-    };
-    there == dir.files().count() && dir.files().all(same)
+    let files = || SHIPPED.folder(model);
+    there == files().count()
+        && files().all(|(name, bytes)| std::fs::read(folder.join(name)).is_ok_and(|there| there == bytes))
 }
 
 /// Returns a temporary folder that this user owns and that other users cannot access. It is checked,

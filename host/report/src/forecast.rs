@@ -59,7 +59,7 @@ pub struct Policy {
     pub replayed: Option<f64>,
     /// Mean number of updates on each of its prompts, where it is much larger than the baseline's.
     pub often: Option<f64>,
-    /// The share of what it learned that is from zero-variance groups, where it is large enough to be told.
+    /// The share of what it trained on that is from zero-variance groups, where it is large enough to be told.
     pub zero_variance: Option<f64>,
 }
 

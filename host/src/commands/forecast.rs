@@ -279,9 +279,9 @@ fn notes_on(forecast: &Forecast, fit: Fit, screen: &mut Screen<'_>) {
             baseline.name, baseline.updates
         ));
     }
-    if let Some(most) = most(Arm::much_of_zero_variance) {
+    if let Some(most) = most(Arm::any_zero_variance) {
         screen.say(format_args!(
-            "§ up to {:.0} % of what such a policy learns is from groups that are all right or all wrong: a log does not \
+            "§ up to {:.0} % of what such a policy trains on is from groups with one reward, or of one rollout: a log does not \
              show what such lessons are worth, so it may save less than the table says, or more",
             100.0 * most
         ));
@@ -388,7 +388,7 @@ fn json(forecast: &Forecast, profile: &Profile, told: &Told) -> Value {
         let ratios: serde_json::Map<String, Value> =
             units.iter().map(|(name, unit)| ((*name).to_owned(), ratio(*unit).into())).collect();
         json!({
-            "policy": arm.name, "information_per_1000_rollouts": 1000.0 * arm.rate(Unit::Rollouts), "pays": pays, "than_baseline": ratios, "modelled": arm.modelled, "replayed": arm.replayed, "updates_of_a_prompt": arm.updates, "zero_variance": arm.zero_variance(),
+            "policy": arm.name, "information_per_1000_rollouts": 1000.0 * arm.rate(Unit::Rollouts), "pays": pays, "than_baseline": ratios, "modelled": arm.modelled, "replayed": arm.replayed, "updates_of_a_prompt": arm.updates, "zero_variance": arm.zero_variance,
             "rollouts_for_1000_with_an_advantage": arm.rollouts_for(1000.0), "prompts_revisited": arm.revisited,
         })
     };

@@ -19,7 +19,7 @@ const MODELLED: f64 = 0.2;
 /// The share of rollouts trained on again from which a forecast is marked.
 const REPLAYED: f64 = 0.01;
 
-/// The share of what is learned from zero-variance groups from which a forecast is marked.
+/// The share of rollouts of zero-variance groups from which a forecast is marked.
 const ZERO_VARIANCE: f64 = 0.01;
 
 /// How many times as many rollouts of each prompt, and updates on it, as the baseline has mark a forecast.
@@ -51,6 +51,8 @@ pub struct Arm {
     pub steered: bool,
     /// The share of what it trained on that it had trained on before.
     pub replayed: f64,
+    /// The share of what it trained on that is from zero-variance groups, those of one rollout among them.
+    pub zero_variance: f64,
     /// Mean number of updates that learned from a prompt, of prompts with an advantage in at least one.
     pub updates: f64,
     /// The same, if it stays with few prompts: if both it and the rollouts of each are many beside the baseline's.
@@ -91,6 +93,7 @@ impl Arm {
         Ok(Self {
             name,
             replayed: tally.replayed as f64 / effective(&lessons).max(1) as f64,
+            zero_variance: tally.zero_variance as f64 / effective(&lessons).max(1) as f64,
             lessons,
             modelled,
             revisited: tally.revisited.len(),
@@ -148,16 +151,9 @@ impl Arm {
         Some(self.replayed).filter(|share| *share >= REPLAYED)
     }
 
-    /// Returns the share of what it learned that is from zero-variance groups.
-    pub fn zero_variance(&self) -> f64 {
-        let of = |part: fn(&Lesson) -> f64| self.lessons.iter().map(|(_, lesson)| part(lesson)).sum::<f64>();
-        let (part, all) = (of(|lesson| lesson.zero_variance), of(|lesson| lesson.signal));
-        if all > 0.0 { (part / all).clamp(0.0, 1.0) } else { 0.0 }
-    }
-
-    /// Returns that share, if it is a percent or more.
-    pub fn much_of_zero_variance(&self) -> Option<f64> {
-        Some(self.zero_variance()).filter(|share| *share >= ZERO_VARIANCE)
+    /// Returns the share of what it trained on that is from zero-variance groups, if it is a percent or more.
+    pub fn any_zero_variance(&self) -> Option<f64> {
+        Some(self.zero_variance).filter(|share| *share >= ZERO_VARIANCE)
     }
 
     /// Returns the signs behind its name, for what its numbers rest on.
@@ -166,7 +162,7 @@ impl Arm {
             (self.much_modelled(), "*"),
             (self.any_replayed(), "†"),
             (self.often, "‡"),
-            (self.much_of_zero_variance(), "§"),
+            (self.any_zero_variance(), "§"),
         ];
         marks.into_iter().filter_map(|(number, mark)| number.map(|_| mark)).collect()
     }

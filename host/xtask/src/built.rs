@@ -123,16 +123,15 @@ fn host() -> Result<String> {
 const FAST: &str = "aho-corasick crossbeam-deque crossbeam-epoch crossbeam-utils fancy-regex gemm gemm-common half libm \
                     memchr miniz_oxide rayon";
 
-/// Crates that run once or for a moment, and are as small as can be in a release: what else is there is for size, too, but not at
-/// any price.
-const RARE: &str = "allot-bank allot-bench allot-outputs allot-pretrain allot-remote allot-report allot-settings arrow-array \
-                    arrow-buffer arrow-data arrow-ipc chrono clap clap_complete clap_derive clap_lex cpp_demangle crossterm \
-                    csv-core fontdb gimli hf-hub hyper hyper-util idna minijinja minijinja-contrib object oci-client oci-spec \
-                    parquet plotters png ratatui ratatui-crossterm ratatui-widgets resvg roxmltree rustls-webpki serde-pickle \
-                    svgtypes tiny-skia tiny-skia-path toml_parser toml_writer tower tower-http ureq-proto url wasm-metadata \
-                    wasmtime-environ wasmtime-internal-wit-bindgen wat zip";
+/// Crates of the command line, downloads, figures and debugging, which run for a moment. A release compiles them at "z", the
+/// smallest there is, and others that are not named here at "s".
+const RARE: &str = "allot-bench allot-outputs allot-pretrain allot-report allot-settings chrono clap clap_complete \
+                    clap_derive clap_lex cpp_demangle crossterm csv-core fontdb gimli hf-hub idna object oci-client oci-spec \
+                    plotters png ratatui ratatui-crossterm ratatui-widgets resvg roxmltree svgtypes tiny-skia tiny-skia-path \
+                    toml_parser toml_writer ureq-proto url wasm-metadata wasmtime-internal-wit-bindgen wat zip";
 
-/// What a first build leaves unoptimized, to save time, is optimized for size in a release; what runs for long, for speed.
+/// What a first build leaves unoptimized, to save time, is as small as can be in a release, like [`RARE`]; what runs for long is
+/// optimized for speed.
 fn levels(root: &Path) -> Result<Vec<String>> {
     let path = root.join("Cargo.toml");
     let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;

@@ -54,7 +54,7 @@ pub fn again(root: &Path) -> Result<()> {
     closed(&totals, &skipped(&now)?)
 }
 
-/// Runs programs three at a time, as with two the cores of a small machine wait for files and time limits; and some by themselves.
+/// Runs programs three at a time, since many wait for files or for time limits; and some by themselves.
 fn run_all(programs: Vec<Program>, list: &Path) -> Result<Totals> {
     let (alone, others) = programs.into_iter().partition(|program| program.is_any_of(&ALONE));
     let mut totals = programs::run(others, list, 3)?;

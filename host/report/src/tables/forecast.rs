@@ -84,7 +84,7 @@ fn marked(forecast: &Forecast) -> String {
                     save less than the table says";
     let often = "‡ The policy stays with few prompts, and learns so many times from each. A late lesson counts as much as the first, so the policy \
                  may save less than the table says";
-    let zero_variance = "§ So much of what the policy learns is from groups that are all right or all wrong. A log does not show what such \
+    let zero_variance = "§ So much of what the policy trains on is from groups with one reward, or of one rollout. A log does not show what such \
                          lessons are worth, so the policy may save less than the table says, or more";
     let notes = [
         marked(modelled, |policy| policy.modelled.map(percent)),

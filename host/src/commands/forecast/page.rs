@@ -48,7 +48,7 @@ pub(super) fn of(
             modelled: arm.much_modelled(),
             replayed: arm.any_replayed(),
             often: arm.often,
-            zero_variance: arm.much_of_zero_variance(),
+            zero_variance: arm.any_zero_variance(),
         }
     };
     let policies = ranked.iter().map(policy).collect();
