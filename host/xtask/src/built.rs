@@ -125,16 +125,26 @@ const FAST: &str = "aho-corasick crossbeam-deque crossbeam-epoch crossbeam-utils
 
 /// Crates of the command line, downloads, figures and debugging, which run for a moment. A release compiles them at "z", the
 /// smallest there is, and others that are not named here at "s".
-const RARE: &str = "allot-bench allot-outputs allot-pretrain allot-report allot-settings chrono clap clap_complete \
-                    clap_derive clap_lex cpp_demangle crossterm csv-core fontdb gimli hf-hub idna object oci-client oci-spec \
-                    plotters png ratatui ratatui-crossterm ratatui-widgets resvg roxmltree svgtypes tiny-skia tiny-skia-path \
-                    toml_parser toml_writer ureq-proto url wasm-metadata wasmtime-internal-wit-bindgen wat zip";
+const RARE: &str = "addr2line allot-bench allot-outputs allot-pretrain allot-report allot-settings cap-primitives chrono clap \
+                    clap_complete clap_derive clap_lex console cpp_demangle crossterm csv-core fontdb gimli hf-hub http-auth \
+                    hyper-rustls icu_locale_core icu_normalizer icu_properties idna imagesize indicatif kasuari kurbo object \
+                    oci-client oci-spec plotters plotters-backend png ratatui ratatui-crossterm ratatui-widgets resvg \
+                    roxmltree rustc-demangle rustls-native-certs simplecss statrs svgtypes tiny-skia tiny-skia-path \
+                    toml_parser toml_writer unicode-bidi ureq-proto url wasm-metadata wasmtime-internal-wit-bindgen \
+                    wasmtime-wasi-io wat winnow zip";
 
 /// What a first build leaves unoptimized, to save time, is as small as can be in a release, like [`RARE`]; what runs for long is
 /// optimized for speed.
 fn levels(root: &Path) -> Result<Vec<String>> {
-    let path = root.join("Cargo.toml");
-    let text = std::fs::read_to_string(&path).map_err(|e| Error::file("read", &path, &e))?;
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| Error::file("read", path, &e));
+    let (path, lock) = (root.join("Cargo.toml"), root.join("Cargo.lock"));
+    let (text, locked) = (read(&path)?, read(&lock)?);
+    let mut named = RARE.split(' ').chain(FAST.split(' '));
+    if let Some(gone) = named.find(|name| !locked.contains(&format!("name = \"{name}\"\n"))) {
+        let what =
+            format!("a release gives `{gone}` a level of its own, and {} has no such crate", lock.display());
+        return Err(Error::new(what).hint("take it out of the lists in host/xtask/src/built.rs"));
+    }
     let cold = text.lines().filter_map(|line| line.strip_suffix(" = { opt-level = 0 }"));
     let cold: Vec<&str> = cold.collect();
     if cold.is_empty() {
