@@ -137,7 +137,7 @@ fn what_is_trained_on_of_zero_variance_groups_is_marked() {
             "spo" => assert_eq!(share, 1.0),
             "aero" => assert!((0.01..1.0).contains(&share), "{share}"),
             "uniform" | "dapo" | "pods" | "pilot-commit" | "advantage-replay" => {
-                assert_eq!(share, 0.0, "{name}")
+                assert_eq!(share, 0.0, "{name}");
             }
             _ => {}
         }

@@ -125,13 +125,10 @@ const FAST: &str = "aho-corasick crossbeam-deque crossbeam-epoch crossbeam-utils
 
 /// Crates of the command line, downloads, figures and debugging, which run for a moment. A release compiles them at "z", the
 /// smallest there is, and others that are not named here at "s".
-const RARE: &str = "addr2line allot-bench allot-outputs allot-pretrain allot-report allot-settings cap-primitives chrono clap \
-                    clap_complete clap_derive clap_lex console cpp_demangle crossterm csv-core fontdb gimli hf-hub http-auth \
-                    hyper-rustls icu_locale_core icu_normalizer icu_properties idna imagesize indicatif kasuari kurbo object \
-                    oci-client oci-spec plotters plotters-backend png ratatui ratatui-crossterm ratatui-widgets resvg \
-                    roxmltree rustc-demangle rustls-native-certs simplecss statrs svgtypes tiny-skia tiny-skia-path \
-                    toml_parser toml_writer unicode-bidi ureq-proto url wasm-metadata wasmtime-internal-wit-bindgen \
-                    wasmtime-wasi-io wat winnow zip";
+const RARE: &str = "allot-bench allot-outputs allot-pretrain allot-report allot-settings chrono clap clap_complete \
+                    clap_derive clap_lex cpp_demangle crossterm csv-core fontdb gimli hf-hub idna object oci-client oci-spec \
+                    plotters png ratatui ratatui-crossterm ratatui-widgets resvg roxmltree svgtypes tiny-skia tiny-skia-path \
+                    toml_parser toml_writer ureq-proto url wasm-metadata wasmtime-internal-wit-bindgen wat zip";
 
 /// What a first build leaves unoptimized, to save time, is as small as can be in a release, like [`RARE`]; what runs for long is
 /// optimized for speed.

@@ -26,8 +26,8 @@ pub const SUMS: &str = "SHA256SUMS";
 const WHEEL: u64 = 30_000_000;
 
 /// Bytes that the program has at most. 40 MB is the goal, and was kept until turns, forecasts and their contract came: on x86-64 it
-/// had 38.6 MB on 2026-11-24, 45.4 on 2026-11-28, and 43.0 since its own code is compiled for size (37.5 on ARM before).
-const PROGRAM: u64 = 44_000_000;
+/// had 38.6 MB on 2026-11-24, 45.4 on 2026-11-28, 44.0 on 2026-11-30, and 40.1 since what ships in it is packed.
+const PROGRAM: u64 = 41_000_000;
 
 /// What a release is made of.
 pub enum Of<'a> {
