@@ -129,7 +129,7 @@ fn what_is_trained_on_of_zero_variance_groups_is_marked() {
     assert!(said.contains("\n§ up to 100 % of what such a policy trains on "), "{said}");
     let all = told(&scratch, &replays[1..])["policies"].take();
     for arm in all.as_array().unwrap() {
-        // The first has groups of one, the second advantages for groups of one reward. The others have none in such groups.
+        // `spo` has groups of one rollout; `aero` gives groups of one reward advantages; the others that are named give them none.
         let name = arm["policy"].as_str().unwrap();
         let share = arm["zero_variance"].as_f64().unwrap();
         assert!(said.contains(&format!("  {name}§ ")) == (share >= 0.01), "{name} {share}: {said}");

@@ -482,7 +482,7 @@ fn a_run_that_is_asked_to_stop_asks_for_no_rollout_twice() {
 
 // ---- what can't be right
 
-/// What is said of a server that does this; then the run goes on with one that is honest, and comes to this record.
+/// What is said of a server that does this; then the run goes on with one that is honest, and comes to the honest record.
 fn lied(kind: Kind, honest: &str, verb: &'static str, at: usize, what: What) -> String {
     let (scratch, server) = (Scratch::new(), Server::start(kind));
     scratch.write("run.toml", impatient(&server));

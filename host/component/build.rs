@@ -1,12 +1,5 @@
 //! Packs the components that ship, which `src/shipped.rs` has.
 
-use std::path::Path;
-use std::{env, io};
-
-fn main() -> io::Result<()> {
-    println!("cargo::rerun-if-changed=../../policies/prebuilt");
-    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for a build script");
-    let mut files = allot_packed::Files::default();
-    files.add_folder("", Path::new("../../policies/prebuilt"))?;
-    files.pack(&Path::new(&out).join("prebuilt"))
+fn main() -> std::io::Result<()> {
+    allot_packed::pack_folder("../../policies/prebuilt", "prebuilt")
 }

@@ -59,7 +59,7 @@ pub struct Tally {
     pub steered: bool,
     /// Rollouts with a nonzero advantage that had one in an earlier update, too, counted once in each update.
     pub replayed: u64,
-    /// Rollouts with a nonzero advantage whose group has one reward, counted once in each update. A group of one has.
+    /// Rollouts with a nonzero advantage whose group has one reward, as a group of one rollout has, counted once in each update.
     pub zero_variance: u64,
 }
 

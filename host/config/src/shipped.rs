@@ -30,12 +30,8 @@ impl Shipped {
     }
 
     fn of_file(file: &'static str) -> Option<Self> {
-        let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
-        Some(Self {
-            name: name.strip_suffix(".toml")?,
-            text: CONFIGS.text(file)?,
-            evidence: folder == EVIDENCE,
-        })
+        let name = Path::new(file).file_stem()?.to_str()?;
+        Some(Self { name, text: CONFIGS.text(file)?, evidence: Path::new(file).starts_with(EVIDENCE) })
     }
 
     /// Returns the config with this name.

@@ -192,7 +192,7 @@ impl Greeting {
 /// The fields of a grader's answer.
 #[derive(Deserialize)]
 struct Said<Id = IgnoredAny> {
-    /// The question's, where a line has one answer. It is no struct around the others: `flatten` would copy each field first.
+    /// That of the question, in a line about one answer. It is a field here, since `flatten` would copy all fields first.
     id: Option<Id>,
     correct: Option<bool>,
     reward: Option<f64>,

@@ -66,6 +66,21 @@ impl Files {
     }
 }
 
+/// In a build script: packs all files in a folder as `$OUT_DIR/NAME`, and again when the folder changes.
+///
+/// # Errors
+///
+/// As for [`Files::add_folder`] and [`Files::pack`].
+#[expect(clippy::print_stdout, reason = "it is how a build script speaks to cargo")]
+pub fn pack_folder(folder: &str, name: &str) -> Result<()> {
+    println!("cargo::rerun-if-changed={folder}");
+    let mut files = Files::default();
+    files.add_folder("", Path::new(folder))?;
+    let out = std::env::var_os("OUT_DIR")
+        .ok_or_else(|| Error::other("cargo sets OUT_DIR for a build script alone"))?;
+    files.pack(&Path::new(&out).join(name))
+}
+
 /// An error about a file or folder, with its path.
 fn of(path: &Path, error: Error) -> Error {
     Error::new(error.kind(), format!("{}: {error}", path.display()))
