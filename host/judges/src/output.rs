@@ -9,6 +9,10 @@ use tokio::process::ChildStdout;
 
 /// At least so many bytes are read at a time, if there are so many.
 const ROOM: usize = 1 << 13;
+/// So long a thread that waits for a line stays awake: a quick process answers in some 20 µs, of which falling asleep and
+/// waking would be several. Between two looks any other thread may have the core.
+#[cfg(unix)]
+const AWAKE: Duration = Duration::from_micros(50);
 
 /// A process's output.
 pub(crate) struct Output {
@@ -103,8 +107,14 @@ mod unix {
         pub fn linger(&mut self, unread: &mut Vec<u8>, most: Duration) -> Result<()> {
             let (fd, began) = (self.unwatched()?, Instant::now());
             loop {
-                let left = Timespec::try_from(most.saturating_sub(began.elapsed())).map_err(Error::other)?;
+                let (past, none) = (began.elapsed(), Duration::ZERO);
+                let left = if past < super::AWAKE { none } else { most.saturating_sub(past) };
+                let left = Timespec::try_from(left).map_err(Error::other)?;
                 match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&left)) {
+                    Ok(0) if past < super::AWAKE => {
+                        std::thread::yield_now();
+                        continue;
+                    }
                     Ok(0) => return Ok(()),
                     Err(Errno::INTR) => continue,
                     readable => _ = readable?,

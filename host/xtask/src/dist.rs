@@ -80,6 +80,9 @@ pub fn make(root: &Path, folder: &Path, of: &Of) -> Result<()> {
     if !as_built && cfg!(target_os = "linux") {
         wheel::audit(&tools, &wheel, &built.platforms)?;
     }
+    if !as_built {
+        wheel::squeeze(&tools, &wheel)?;
+    }
     sums(folder)?;
     println!("the release is in {}", folder.display());
     if !as_built {

@@ -65,6 +65,32 @@ Root-Is-Purelib: false
     with_ending(folder, ".whl")
 }
 
+/// Writes a wheel anew, smaller, with the same files in it. It takes minutes.
+///
+/// # Errors
+///
+/// Python fails, or lacks zopfli.
+pub fn squeeze(tools: &Path, wheel: &Path) -> Result<()> {
+    run(command(tools.join("python"), ["-c", SQUEEZE]).arg(wheel))
+}
+
+/// Zopfli looks longer for what deflates best; any unzip reads it.
+const SQUEEZE: &str = "
+import os, sys, zipfile
+import zopfli.zipfile
+wheel = sys.argv[1]
+aside = wheel + '.squeezed'
+with zipfile.ZipFile(wheel) as old, zopfli.zipfile.ZipFile(aside, 'w', zipfile.ZIP_DEFLATED) as new:
+    for member in old.infolist():
+        new.writestr(member, old.read(member))
+with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(aside) as new:
+    for a, b in zip(old.infolist(), new.infolist(), strict=True):
+        same = (a.filename, a.external_attr, a.date_time) == (b.filename, b.external_attr, b.date_time)
+        if not same or old.read(a) != new.read(b):
+            sys.exit(f'{a.filename} is another file in {aside}')
+os.replace(aside, wheel)
+";
+
 /// Has auditwheel say which glibc the wheel's library needs. The program beside it, among the scripts, it does not
 /// look at: that one is tried in an older Debian.
 ///
