@@ -9,14 +9,11 @@ use tokio::process::ChildStdout;
 
 /// At least so many bytes are read at a time, if there are so many.
 const ROOM: usize = 1 << 13;
-/// So long a thread that waits for a line stays awake: a quick process answers in some 20 µs, of which falling asleep and
-/// waking would be several. Between two looks any other thread may have the core.
-#[cfg(unix)]
-const AWAKE: Duration = Duration::from_micros(50);
 
 /// A process's output.
 pub(crate) struct Output {
     pipe: Pipe,
+    waking: Waking,
     /// What was read of it beyond the last line that was taken.
     unread: Vec<u8>,
 }
@@ -24,7 +21,7 @@ pub(crate) struct Output {
 impl Output {
     /// Returns a process's output, of which nothing was read.
     pub fn new(stdout: ChildStdout) -> Result<Self> {
-        Ok(Self { pipe: Pipe::new(stdout)?, unread: Vec::new() })
+        Ok(Self { pipe: Pipe::new(stdout)?, waking: Waking::default(), unread: Vec::new() })
     }
 
     /// Returns the next line with its end, or without one if it is longer than `longest` bytes or the output has ended;
@@ -47,7 +44,51 @@ impl Output {
     /// Blocks this thread until there is a line, or something else that [`Self::line`] returns at once; at most so long.
     /// What it reads until then is not lost.
     pub fn linger(&mut self, most: Duration) -> Result<()> {
-        self.pipe.linger(&mut self.unread, most)
+        self.pipe.linger(&mut self.unread, most, &mut self.waking)
+    }
+}
+
+/// So long a thread that waits for a line stays awake. A quick process judges an answer in some 20 µs and 32 in some 100, and to
+/// fall asleep and wake takes from several µs to 40. Between two looks any other thread may have the core.
+#[cfg(unix)]
+const AWAKE: Duration = Duration::from_micros(200);
+
+/// The fewest and the most lines that are waited for asleep, after one for which the core was another thread's.
+const ASLEEP: (u32, u32) = (16, 4096);
+
+/// Whether a thread stays awake while it waits. Where other threads want its core it had better sleep: one that yields has the core
+/// back after milliseconds, one that wakes at once.
+#[derive(Debug)]
+#[cfg_attr(not(unix), expect(dead_code, reason = "there the runtime waits"))]
+struct Waking {
+    /// For so many lines it sleeps at once.
+    asleep: u32,
+    /// So many there will be when its core is another thread's again.
+    next: u32,
+}
+
+impl Default for Waking {
+    fn default() -> Self {
+        Self { asleep: 0, next: ASLEEP.0 }
+    }
+}
+
+#[cfg(unix)]
+impl Waking {
+    /// Returns how long it stays awake for the next line.
+    fn begin(&mut self) -> Duration {
+        let awake = if self.asleep == 0 { AWAKE } else { Duration::ZERO };
+        self.asleep = self.asleep.saturating_sub(1);
+        awake
+    }
+
+    /// Learns how long it was awake, from the first look to the last.
+    fn end(&mut self, awake: Duration) {
+        if awake > 2 * AWAKE {
+            (self.asleep, self.next) = (self.next, ASLEEP.1.min(2 * self.next));
+        } else {
+            self.next = ASLEEP.0;
+        }
     }
 }
 
@@ -64,6 +105,8 @@ mod unix {
     use rustix::io::Errno;
     use tokio::net::unix::pipe::Receiver;
     use tokio::process::ChildStdout;
+
+    use super::Waking;
 
     /// A pipe that the runtime watches only while it reads it: otherwise it would wake for each line, too.
     pub enum Pipe {
@@ -104,17 +147,21 @@ mod unix {
             }
         }
 
-        pub fn linger(&mut self, unread: &mut Vec<u8>, most: Duration) -> Result<()> {
-            let (fd, began) = (self.unwatched()?, Instant::now());
+        pub fn linger(&mut self, unread: &mut Vec<u8>, most: Duration, waking: &mut Waking) -> Result<()> {
+            let (fd, began, mut awake) = (self.unwatched()?, Instant::now(), waking.begin());
             loop {
-                let (past, none) = (began.elapsed(), Duration::ZERO);
-                let left = if past < super::AWAKE { none } else { most.saturating_sub(past) };
+                let past = began.elapsed();
+                let left = if past < awake { Duration::ZERO } else { most.saturating_sub(past) };
                 let left = Timespec::try_from(left).map_err(Error::other)?;
-                match poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&left)) {
-                    Ok(0) if past < super::AWAKE => {
-                        std::thread::yield_now();
-                        continue;
-                    }
+                let readable = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&left));
+                if past < awake && readable == Ok(0) {
+                    std::thread::yield_now();
+                    continue;
+                }
+                if !std::mem::take(&mut awake).is_zero() {
+                    waking.end(past);
+                }
+                match readable {
                     Ok(0) => return Ok(()),
                     Err(Errno::INTR) => continue,
                     readable => _ = readable?,
@@ -146,7 +193,26 @@ impl Pipe {
         Ok(&mut self.0)
     }
 
-    fn linger(&mut self, _unread: &mut Vec<u8>, _most: Duration) -> Result<()> {
+    fn linger(&mut self, _unread: &mut Vec<u8>, _most: Duration, _waking: &mut Waking) -> Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_sleeps_for_longer_and_longer_where_others_want_its_core() {
+        let mut waking = Waking::default();
+        let mut asleep = |took: Duration| {
+            assert_eq!(waking.begin(), AWAKE);
+            waking.end(took);
+            (0..10_000).take_while(|_| waking.asleep > 0 && waking.begin().is_zero()).count()
+        };
+        let (alone, beside) = (AWAKE, 3 * AWAKE);
+        assert_eq!([alone, beside, beside, beside, alone, beside].map(&mut asleep), [0, 16, 32, 64, 0, 16]);
+        let most = (0..10).map(|_| asleep(beside)).last();
+        assert_eq!(most, Some(4096));
     }
 }
