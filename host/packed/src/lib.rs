@@ -87,7 +87,7 @@ fn of(path: &Path, error: Error) -> Error {
 
 /// What [`Files::pack`] wrote, as a static of the program.
 pub struct Packed {
-    packed: &'static [u8],
+    bytes: &'static [u8],
     index: OnceLock<Index>,
     plain: OnceLock<Vec<u8>>,
 }
@@ -102,8 +102,8 @@ struct Index {
 
 impl Packed {
     /// Returns what was packed as these bytes.
-    pub const fn new(packed: &'static [u8]) -> Self {
-        Self { packed, index: OnceLock::new(), plain: OnceLock::new() }
+    pub const fn new(bytes: &'static [u8]) -> Self {
+        Self { bytes, index: OnceLock::new(), plain: OnceLock::new() }
     }
 
     /// Returns the names of all files, sorted.
@@ -136,7 +136,7 @@ impl Packed {
     }
 
     fn index(&'static self) -> &'static Index {
-        self.index.get_or_init(|| read(self.packed).expect("a build script wrote this form"))
+        self.index.get_or_init(|| read(self.bytes).expect("a build script wrote this form"))
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(names, ["a/deep/empty", "a/two words", "ab/c", "b.txt"]);
         assert_eq!(packed.text("b.txt"), Some(&*long));
         assert_eq!(packed.size("b.txt"), Some(17_000));
-        assert!(packed.packed.len() < 1000, "{} bytes", packed.packed.len());
+        assert!(packed.bytes.len() < 1000, "{} bytes", packed.bytes.len());
         let folder: Vec<_> = packed.folder("a").collect();
         assert_eq!(folder, [("deep/empty", &b""[..]), ("two words", b"\n\n1 2 x")]);
         assert_eq!((packed.file("ab/c"), packed.text("ab/c")), (Some(&b"\xff\0"[..]), None));

@@ -16,8 +16,14 @@ use crate::wheel::{self, Papers};
 use crate::{built, crates, licences, sbom};
 
 /// From PyPI, so that a release needs no more than Rust and Python.
-const TOOLS: [&str; 5] =
-    ["auditwheel==6.8.2", "cargo-zigbuild==0.24.0", "maturin==1.16.0", "wheel==0.48.0", "ziglang==0.17.1"];
+const TOOLS: [&str; 6] = [
+    "auditwheel==6.8.2",
+    "cargo-zigbuild==0.24.0",
+    "maturin==1.16.0",
+    "wheel==0.48.0",
+    "ziglang==0.17.1",
+    "zopflipy==1.14",
+];
 
 /// The name of the checksums of a release.
 pub const SUMS: &str = "SHA256SUMS";
