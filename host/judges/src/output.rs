@@ -48,52 +48,8 @@ impl Output {
     }
 }
 
-/// So long a thread that waits for a line stays awake. A quick process judges an answer in some 20 µs and 32 in some 100, and to
-/// fall asleep and wake takes from several µs to 40. Between two looks any other thread may have the core.
 #[cfg(unix)]
-const AWAKE: Duration = Duration::from_micros(200);
-
-/// The fewest and the most lines that are waited for asleep, after one for which the core was another thread's.
-const ASLEEP: (u32, u32) = (16, 4096);
-
-/// Whether a thread stays awake while it waits. Where other threads want its core it had better sleep: one that yields has the core
-/// back after milliseconds, one that wakes at once.
-#[derive(Debug)]
-#[cfg_attr(not(unix), expect(dead_code, reason = "there the runtime waits"))]
-struct Waking {
-    /// For so many lines it sleeps at once.
-    asleep: u32,
-    /// So many there will be when its core is another thread's again.
-    next: u32,
-}
-
-impl Default for Waking {
-    fn default() -> Self {
-        Self { asleep: 0, next: ASLEEP.0 }
-    }
-}
-
-#[cfg(unix)]
-impl Waking {
-    /// Returns how long it stays awake for the next line.
-    fn begin(&mut self) -> Duration {
-        let awake = if self.asleep == 0 { AWAKE } else { Duration::ZERO };
-        self.asleep = self.asleep.saturating_sub(1);
-        awake
-    }
-
-    /// Learns how long it was awake, from the first look to the last.
-    fn end(&mut self, awake: Duration) {
-        if awake > 2 * AWAKE {
-            (self.asleep, self.next) = (self.next, ASLEEP.1.min(2 * self.next));
-        } else {
-            self.next = ASLEEP.0;
-        }
-    }
-}
-
-#[cfg(unix)]
-use unix::Pipe;
+use unix::{Pipe, Waking};
 
 #[cfg(unix)]
 mod unix {
@@ -105,8 +61,6 @@ mod unix {
     use rustix::io::Errno;
     use tokio::net::unix::pipe::Receiver;
     use tokio::process::ChildStdout;
-
-    use super::Waking;
 
     /// A pipe that the runtime watches only while it reads it: otherwise it would wake for each line, too.
     pub enum Pipe {
@@ -148,20 +102,20 @@ mod unix {
         }
 
         pub fn linger(&mut self, unread: &mut Vec<u8>, most: Duration, waking: &mut Waking) -> Result<()> {
-            let (fd, began, mut awake) = (self.unwatched()?, Instant::now(), waking.begin());
-            loop {
-                let past = began.elapsed();
-                let left = if past < awake { Duration::ZERO } else { most.saturating_sub(past) };
-                let left = Timespec::try_from(left).map_err(Error::other)?;
-                let readable = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&left));
-                if past < awake && readable == Ok(0) {
+            let (fd, began) = (self.unwatched()?, Instant::now());
+            let look = |patience: Duration| {
+                let patience = Timespec::try_from(patience).map_err(|_| Errno::INVAL)?;
+                poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&patience))
+            };
+            let awake = waking.begin().min(most);
+            if !awake.is_zero() {
+                while look(Duration::ZERO) == Ok(0) && began.elapsed() <= awake {
                     std::thread::yield_now();
-                    continue;
                 }
-                if !std::mem::take(&mut awake).is_zero() {
-                    waking.end(past);
-                }
-                match readable {
+                waking.end(began.elapsed());
+            }
+            loop {
+                match look(most.saturating_sub(began.elapsed())) {
                     Ok(0) => return Ok(()),
                     Err(Errno::INTR) => continue,
                     readable => _ = readable?,
@@ -177,7 +131,102 @@ mod unix {
             }
         }
     }
+
+    /// How long a thread that waits for a line stays awake. A quick process judges an answer in some 20 µs and 32 in some 100, and
+    /// to fall asleep and wake takes long beside that. Between two looks any other thread may have the core.
+    const AWAKE: Duration = Duration::from_micros(200);
+
+    /// Minimum and maximum number of lines for which a thread sleeps at once, after one that it was awake for in vain.
+    const ASLEEP: (u32, u32) = (16, 4096);
+
+    /// Whether a thread stays awake while it waits. It does not where lines take longer to come: either the process is slower, or
+    /// other threads want the core, of which one that yields has it back after milliseconds, and one that wakes at once.
+    #[derive(Debug)]
+    pub struct Waking {
+        /// For how many lines it still sleeps at once.
+        asleep: u32,
+        /// For how many it will, after the next one that it was awake for in vain.
+        next: u32,
+    }
+
+    impl Default for Waking {
+        fn default() -> Self {
+            Self { asleep: 0, next: ASLEEP.0 }
+        }
+    }
+
+    impl Waking {
+        /// Returns how long it stays awake for the next line.
+        fn begin(&mut self) -> Duration {
+            let awake = if self.asleep == 0 { AWAKE } else { Duration::ZERO };
+            self.asleep = self.asleep.saturating_sub(1);
+            awake
+        }
+
+        /// Learns how long the line took, or how long it was waited for awake.
+        fn end(&mut self, took: Duration) {
+            if took > AWAKE {
+                (self.asleep, self.next) = (self.next, ASLEEP.1.min(2 * self.next));
+            } else {
+                self.next = ASLEEP.0;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::io::Write as _;
+
+        use super::*;
+
+        #[test]
+        fn a_thread_sleeps_for_longer_and_longer_where_lines_take_longer() {
+            let mut waking = Waking::default();
+            let mut asleep = |took: Duration| {
+                assert_eq!(waking.begin(), AWAKE);
+                waking.end(took);
+                (0..10_000).take_while(|_| waking.asleep > 0 && waking.begin().is_zero()).count()
+            };
+            let (soon, late) = (AWAKE, AWAKE + Duration::from_nanos(1));
+            assert_eq!([soon, late, late, late, soon, late].map(&mut asleep), [0, 16, 32, 64, 0, 16]);
+            let most = (0..10).map(|_| asleep(late)).last();
+            assert_eq!(most, Some(4096));
+        }
+
+        #[test]
+        fn a_line_is_waited_for_awake_and_asleep_but_no_longer_than_is_said() {
+            let (read, mut write) = std::io::pipe().expect("a pipe");
+            let (mut pipe, mut unread) = (Pipe::Unwatched(read.into()), Vec::new());
+            let mut linger = |most: Duration, asleep: u32| {
+                let mut waking = Waking { asleep, ..Waking::default() };
+                pipe.linger(&mut unread, most, &mut waking).expect("it can be read");
+                String::from_utf8(std::mem::take(&mut unread)).expect("text")
+            };
+            let long = Duration::from_mins(1);
+            for asleep in [0, 1] {
+                write.write_all(b"at once\n").expect("it is open");
+                assert_eq!(linger(long, asleep), "at once\n");
+                assert_eq!(linger(Duration::from_micros(50), asleep), "");
+                write.write_all(b"a part").expect("it is open");
+                assert_eq!(linger(Duration::from_millis(2), asleep), "a part");
+                let said = std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        std::thread::sleep(Duration::from_millis(2));
+                        write.write_all(b"late\n").expect("it is open");
+                    });
+                    linger(long, asleep)
+                });
+                assert_eq!(said, "late\n");
+            }
+            drop(write);
+            assert_eq!([linger(long, 0), linger(long, 1)], ["", ""]);
+        }
+    }
 }
+
+/// There the runtime waits.
+#[cfg(not(unix))]
+type Waking = ();
 
 /// A pipe that the runtime always watches.
 #[cfg(not(unix))]
@@ -195,24 +244,5 @@ impl Pipe {
 
     fn linger(&mut self, _unread: &mut Vec<u8>, _most: Duration, _waking: &mut Waking) -> Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_sleeps_for_longer_and_longer_where_others_want_its_core() {
-        let mut waking = Waking::default();
-        let mut asleep = |took: Duration| {
-            assert_eq!(waking.begin(), AWAKE);
-            waking.end(took);
-            (0..10_000).take_while(|_| waking.asleep > 0 && waking.begin().is_zero()).count()
-        };
-        let (alone, beside) = (AWAKE, 3 * AWAKE);
-        assert_eq!([alone, beside, beside, beside, alone, beside].map(&mut asleep), [0, 16, 32, 64, 0, 16]);
-        let most = (0..10).map(|_| asleep(beside)).last();
-        assert_eq!(most, Some(4096));
     }
 }

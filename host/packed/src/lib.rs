@@ -1,8 +1,8 @@
 //! Files inside the program, compressed. Build scripts [pack](Files::pack) them; the program [unpacks](Packed) them when it is
-//! first asked for one.
+//! first asked for one of them.
 //!
-//! Files of a kind are compressed as one, since they have most in common with each other: 28 components take a tenth of their
-//! size, and two fifths when each is compressed by itself. Unpacking all of these takes some 3 ms.
+//! Files of a kind are compressed as one, since they have much in common: 28 components take a tenth of their size, and two fifths
+//! if each is deflated by itself.
 //!
 //! What is packed begins with a line for each file, `BYTES NAME`, and an empty line; the files follow as one frame of zstd.
 
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The highest of zstd's levels whose memory is modest. Its window then has all files.
+/// Of zstd. Its window has 8 MB, and so all files; at level 22 components would have 0.1 % less.
 const LEVEL: i32 = 19;
 
 /// Files to pack, by the names that they get, with `/` between folders.
@@ -176,15 +176,23 @@ mod tests {
     #[test]
     fn what_is_unpacked_is_what_was_packed() {
         let long = "again and again, ".repeat(1000);
+        // Bytes that do not compress, twice.
+        let hash = |last: u32| last.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let mixed: Vec<u8> = std::iter::successors(Some(7), |last| Some(hash(*last)))
+            .map(|x| (x >> 24) as u8)
+            .take(600)
+            .collect();
         let packed = packed(&[
             ("b.txt", long.as_bytes()),
             ("a/two words", b"\n\n1 2 x"),
             ("a/deep/empty", b""),
             ("ab/c", b"\xff\0"),
+            ("mixed", &mixed),
+            ("mixed too", &mixed),
             ("a/__pycache__/old", b"of an interpreter"),
         ]);
         let names: Vec<_> = packed.names().collect();
-        assert_eq!(names, ["a/deep/empty", "a/two words", "ab/c", "b.txt"]);
+        assert_eq!(names, ["a/deep/empty", "a/two words", "ab/c", "b.txt", "mixed", "mixed too"]);
         assert_eq!(packed.text("b.txt"), Some(&*long));
         assert_eq!(packed.size("b.txt"), Some(17_000));
         assert!(packed.bytes.len() < 1000, "{} bytes", packed.bytes.len());
