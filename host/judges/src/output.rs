@@ -107,15 +107,23 @@ mod unix {
                 let patience = Timespec::try_from(patience).map_err(|_| Errno::INVAL)?;
                 poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&patience))
             };
-            let awake = waking.begin().min(most);
+            let (awake, mut readable) = (waking.begin().min(most), Ok(0));
             if !awake.is_zero() {
-                while look(Duration::ZERO) == Ok(0) && began.elapsed() <= awake {
+                loop {
+                    // First, since it has no line yet.
                     std::thread::yield_now();
+                    readable = look(Duration::ZERO);
+                    if readable != Ok(0) || began.elapsed() > awake {
+                        break;
+                    }
                 }
                 waking.end(began.elapsed());
             }
             loop {
-                match look(most.saturating_sub(began.elapsed())) {
+                if readable == Ok(0) {
+                    readable = look(most.saturating_sub(began.elapsed()));
+                }
+                match std::mem::replace(&mut readable, Ok(0)) {
                     Ok(0) => return Ok(()),
                     Err(Errno::INTR) => continue,
                     readable => _ = readable?,
