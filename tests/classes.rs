@@ -111,6 +111,20 @@ impl Played {
         }
     }
 
+    /// The next replies to two episodes, in this order: they come in any.
+    fn both(&mut self, numbers: [usize; 2]) -> [Reply; 2] {
+        let mut next = || match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
+            Event::Reply(of, index, reply) => (of, index, reply),
+            other => panic!("{other:?}"),
+        };
+        let mut replies = [next(), next()];
+        replies.sort_by_key(|(of, ..)| numbers.iter().position(|number| number == of));
+        replies.iter().zip(numbers).for_each(|((of, index, reply), number)| {
+            assert_eq!((*of, *index), (number, self.replies[number]), "{reply:?}");
+        });
+        replies.map(|(.., reply)| reply)
+    }
+
     /// The next episodes that begin, so many, in order: their replies come in any.
     fn begun(&mut self, count: usize) -> Vec<usize> {
         let begun = |_| match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
@@ -409,11 +423,12 @@ fn at_most_so_many_episodes_are_open() {
     // One ends as it should, one by a failure: each makes room.
     played.turn(0, "<tool_call>{\"name\": \"do\", \"arguments\": {\"what\": \"print\"}}</tool_call>", None);
     played.says(0);
-    assert_eq!(played.ends(0), won(0.5));
-    played.says(2);
+    played.turn(0, "That is it.", None);
+    let replies = played.both([0, 2]);
+    assert!(matches!(&replies, [Reply::Ends(end), Reply::Says(_)] if *end == won(0.5)), "{replies:?}");
     played.turn(1, "<tool_call>{\"name\": \"do\", \"arguments\": {\"what\": \"image\"}}</tool_call>", None);
-    assert!(played.ended(1).trouble.is_some());
-    played.says(3);
+    let replies = played.both([1, 3]);
+    assert!(matches!(&replies, [Reply::Ends(end), Reply::Says(_)] if end.trouble.is_some()), "{replies:?}");
     // Also after an interrupt.
     (4..6).for_each(|number| played.opened(number, 0));
     played.classes.abandon();
