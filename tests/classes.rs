@@ -113,7 +113,7 @@ impl Played {
 
     /// The next replies to two episodes, in this order: they come in any.
     fn both(&mut self, numbers: [usize; 2]) -> [Reply; 2] {
-        let mut next = || match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
+        let next = || match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
             Event::Reply(of, index, reply) => (of, index, reply),
             other => panic!("{other:?}"),
         };
