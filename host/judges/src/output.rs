@@ -144,23 +144,15 @@ mod unix {
     /// to fall asleep and wake takes long beside that. Between two looks any other thread may have the core.
     const AWAKE: Duration = Duration::from_micros(200);
 
-    /// Minimum and maximum number of lines for which a thread sleeps at once, after one that it was awake for in vain.
-    const ASLEEP: (u32, u32) = (16, 4096);
+    /// What a wait that was awake in vain may cost each of the lines that are then waited for asleep.
+    const COST: Duration = Duration::from_micros(2);
 
     /// Whether a thread stays awake while it waits. It does not where lines take longer to come: either the process is slower, or
     /// other threads want the core, of which one that yields has it back after milliseconds, and one that wakes at once.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub struct Waking {
         /// For how many lines it still sleeps at once.
         asleep: u32,
-        /// For how many it will, after the next one that it was awake for in vain.
-        next: u32,
-    }
-
-    impl Default for Waking {
-        fn default() -> Self {
-            Self { asleep: 0, next: ASLEEP.0 }
-        }
     }
 
     impl Waking {
@@ -174,9 +166,7 @@ mod unix {
         /// Learns how long the line took, or how long it was waited for awake.
         fn end(&mut self, took: Duration) {
             if took > AWAKE {
-                (self.asleep, self.next) = (self.next, ASLEEP.1.min(2 * self.next));
-            } else {
-                self.next = ASLEEP.0;
+                self.asleep = u32::try_from(took.as_nanos() / COST.as_nanos()).unwrap_or(u32::MAX);
             }
         }
     }
@@ -188,17 +178,15 @@ mod unix {
         use super::*;
 
         #[test]
-        fn a_thread_sleeps_for_longer_and_longer_where_lines_take_longer() {
+        fn a_wait_in_vain_is_spread_over_the_lines_after_it() {
             let mut waking = Waking::default();
             let mut asleep = |took: Duration| {
                 assert_eq!(waking.begin(), AWAKE);
                 waking.end(took);
                 (0..10_000).take_while(|_| waking.asleep > 0 && waking.begin().is_zero()).count()
             };
-            let (soon, late) = (AWAKE, AWAKE + Duration::from_nanos(1));
-            assert_eq!([soon, late, late, late, soon, late].map(&mut asleep), [0, 16, 32, 64, 0, 16]);
-            let most = (0..10).map(|_| asleep(late)).last();
-            assert_eq!(most, Some(4096));
+            let late = AWAKE + Duration::from_nanos(1);
+            assert_eq!([AWAKE, late, AWAKE, Duration::from_millis(3)].map(&mut asleep), [0, 100, 0, 1500]);
         }
 
         #[test]
@@ -206,7 +194,7 @@ mod unix {
             let (read, mut write) = std::io::pipe().expect("a pipe");
             let (mut pipe, mut unread) = (Pipe::Unwatched(read.into()), Vec::new());
             let mut linger = |most: Duration, asleep: u32| {
-                let mut waking = Waking { asleep, ..Waking::default() };
+                let mut waking = Waking { asleep };
                 pipe.linger(&mut unread, most, &mut waking).expect("it can be read");
                 String::from_utf8(std::mem::take(&mut unread)).expect("text")
             };
