@@ -102,26 +102,25 @@ impl Played {
 
     /// The next reply to an episode.
     fn reply(&mut self, number: usize) -> Reply {
+        let (of, index, reply) = self.next_reply();
+        assert_eq!((of, index), (number, self.replies[number]));
+        reply
+    }
+
+    /// The next reply, with its episode and its number there.
+    fn next_reply(&self) -> (usize, u32, Reply) {
         match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
-            Event::Reply(of, index, reply) => {
-                assert_eq!((of, index), (number, self.replies[number]));
-                reply
-            }
+            Event::Reply(of, index, reply) => (of, index, reply),
             other => panic!("{other:?}"),
         }
     }
 
     /// The next replies to two episodes, in this order: they come in any.
-    fn both(&mut self, numbers: [usize; 2]) -> [Reply; 2] {
-        let next = || match self.channel.1.recv_timeout(Duration::from_mins(2)).unwrap() {
-            Event::Reply(of, index, reply) => (of, index, reply),
-            other => panic!("{other:?}"),
-        };
-        let mut replies = [next(), next()];
+    fn both(&self, numbers: [usize; 2]) -> [Reply; 2] {
+        let mut replies = [self.next_reply(), self.next_reply()];
         replies.sort_by_key(|(of, ..)| numbers.iter().position(|number| number == of));
-        replies.iter().zip(numbers).for_each(|((of, index, reply), number)| {
-            assert_eq!((*of, *index), (number, self.replies[number]), "{reply:?}");
-        });
+        let of = replies.each_ref().map(|(of, index, _)| (*of, *index));
+        assert_eq!(of, numbers.map(|number| (number, self.replies[number])));
         replies.map(|(.., reply)| reply)
     }
 

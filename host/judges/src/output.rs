@@ -110,7 +110,7 @@ mod unix {
             let (awake, mut readable) = (waking.begin().min(most), Ok(0));
             if !awake.is_zero() {
                 loop {
-                    // First, since it has no line yet.
+                    // Before the first look, too: the process has only just been asked.
                     std::thread::yield_now();
                     readable = look(Duration::ZERO);
                     if readable != Ok(0) || began.elapsed() > awake {

@@ -100,6 +100,13 @@ struct Index {
     frame: &'static [u8],
 }
 
+impl Index {
+    fn unpack(&self) -> Option<Vec<u8>> {
+        let plain = zstd::bulk::decompress(self.frame, self.len).ok()?;
+        (plain.len() == self.len).then_some(plain)
+    }
+}
+
 impl Packed {
     /// Returns what was packed as these bytes.
     pub const fn new(bytes: &'static [u8]) -> Self {
@@ -113,10 +120,10 @@ impl Packed {
 
     /// Returns a file.
     pub fn file(&'static self, name: &str) -> Option<&'static [u8]> {
-        let Index { places, len, frame } = self.index();
-        let place = places.get(name)?.clone();
-        let unpacked = || zstd::bulk::decompress(frame, *len).expect("a build script compressed it");
-        Some(&self.plain.get_or_init(unpacked)[place])
+        let index = self.index();
+        let place = index.places.get(name)?.clone();
+        let plain = self.plain.get_or_init(|| index.unpack().expect("a build script compressed it"));
+        Some(&plain[place])
     }
 
     /// Returns a file that is text.
@@ -213,5 +220,13 @@ mod tests {
         fs::write(folder.path().join("two\nlines"), "").expect("it is written");
         let said = told(files.add_folder("", folder.path()));
         assert!(said.ends_with("its name is no text of one line"), "{said}");
+    }
+    #[test]
+    fn what_was_cut_off_is_no_packed_file() {
+        let whole: &'static [u8] = packed(&[("a", b"one"), ("b", b"two")]).bytes;
+        let is_whole = |bytes: &'static [u8]| read(bytes).is_some_and(|index| index.unpack().is_some());
+        assert!(is_whole(whole));
+        let cut = (0..whole.len()).find(|end| is_whole(&whole[..*end]));
+        assert_eq!(cut, None);
     }
 }
