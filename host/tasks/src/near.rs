@@ -6,6 +6,7 @@
 //! rather than of a question, and does not count. The work is linear in the length of all texts.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Number of words in a run.
 const RUN: usize = 8;
@@ -37,7 +38,7 @@ struct Known {
     /// For each run its hash, a question that has it, and the index of its first word there, sorted.
     owned: Vec<(u64, u32, u32)>,
     /// Start of each counted run in `owned` and its number of entries, by hash.
-    begins: HashMap<u64, (u32, u32)>,
+    begins: HashMap<u64, (u32, u32), BuildHasherDefault<AsIs>>,
     /// Number of words of each question that are in counted runs.
     counts: Vec<u32>,
 }
@@ -47,7 +48,7 @@ impl Known {
         let one = |(at, text): (u32, &&str)| (0..).zip(runs(text)).map(move |(word, run)| (run, at, word));
         let mut owned: Vec<(u64, u32, u32)> = (0..).zip(texts).flat_map(one).collect();
         owned.sort_unstable();
-        let (mut begins, mut found, mut begin) = (HashMap::new(), Vec::new(), 0);
+        let (mut begins, mut found, mut begin) = (HashMap::default(), Vec::new(), 0);
         for lines in owned.chunk_by(|a, b| a.0 == b.0) {
             if lines.chunk_by(|a, b| a.1 == b.1).count() <= COMMON {
                 begins.insert(lines[0].0, (begin, lines.len() as u32));
@@ -103,9 +104,8 @@ fn runs(text: &str) -> Vec<u64> {
 /// Returns the hashes of a text's words: sequences of letters and digits, ignoring case. In scripts without
 /// spaces between words, each character is a word.
 fn words(text: &str) -> Vec<u64> {
-    let mut words = Vec::new();
-    let mut word = None;
-    for c in text.chars().flat_map(char::to_lowercase) {
+    let (mut words, mut word) = (Vec::new(), None);
+    let mut next = |c: char| {
         let alone = matches!(c, '\u{2e80}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..);
         if alone || !c.is_alphanumeric() {
             words.extend(word.take());
@@ -115,6 +115,10 @@ fn words(text: &str) -> Vec<u64> {
         } else if c.is_alphanumeric() {
             word = Some((word.unwrap_or(0) ^ u64::from(c)).wrapping_mul(BASE));
         }
+    };
+    for c in text.chars() {
+        // Without Unicode's tables where there is no need of them.
+        if c.is_ascii() { next(c.to_ascii_lowercase()) } else { c.to_lowercase().for_each(&mut next) }
     }
     words.extend(word);
     for word in &mut words {
@@ -129,6 +133,20 @@ fn mixed(bits: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// Takes a number for its hash: runs are mixed already.
+#[derive(Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |number, byte| (number << 8) | u64::from(*byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,26 @@ impl Key {
 /// Returns a text without differences that do not change a question. Runs of white space become one space,
 /// and both ends are trimmed. Case is folded by letter: to upper, then to lower case, so that `ß` is `ss`.
 pub fn folded(text: &str) -> String {
+    if text.is_ascii() { folded_bytes(text) } else { folded_letters(text) }
+}
+
+/// Does this byte by byte. Most questions are ASCII, and looking each letter up in Unicode's tables takes longer.
+fn folded_bytes(text: &str) -> String {
+    let (mut folded, mut apart) = (String::with_capacity(text.len()), false);
+    for byte in text.bytes() {
+        if matches!(byte, b'\t'..=b'\r' | b' ') {
+            apart = !folded.is_empty();
+            continue;
+        }
+        if std::mem::take(&mut apart) {
+            folded.push(' ');
+        }
+        folded.push(char::from(byte.to_ascii_lowercase()));
+    }
+    folded
+}
+
+fn folded_letters(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     let words = text.split(|c: char| c.is_whitespace() || is_blank(c)).filter(|word| !word.is_empty());
     for (i, word) in words.enumerate() {
@@ -57,6 +77,17 @@ mod tests {
         assert_eq!(folded(" \n"), "");
         assert_ne!(folded("12 + 3"), folded("1 2 + 3"));
         assert_ne!(Key::of(&["a", "b"]), Key::of(&["ab"]));
+    }
+
+    #[test]
+    fn bytes_are_folded_as_letters_are() {
+        // All pairs of ASCII characters, each between others and at an end.
+        let all = '\0'..='\x7f';
+        for (one, other) in all.clone().flat_map(|one| all.clone().map(move |other| (one, other))) {
+            for text in [format!("{one}{other}"), format!("A{one}{other}b")] {
+                assert_eq!(folded_bytes(&text), folded_letters(&text), "{text:?}");
+            }
+        }
     }
 
     #[test]

@@ -147,8 +147,12 @@ fn levels(root: &Path) -> Result<Vec<String>> {
     if cold.is_empty() {
         return Err(Error::new(format!("{} has no line `NAME = {{ opt-level = 0 }}`", path.display())));
     }
+    // These have a line so that macros share them. A release compiles them like those that have none.
+    let shared = text.lines().filter_map(|line| line.strip_suffix(" = { opt-level = 1 }"));
     let level = |name: &str, level: &str| format!("profile.dist.package.{name}.opt-level={level}");
+    let listed = |name: &str| RARE.split(' ').chain(FAST.split(' ')).any(|other| other == name);
+    let plain = shared.filter(|name| !listed(name)).map(|name| level(name, "\"s\""));
     let small = cold.into_iter().chain(RARE.split(' ')).map(|name| level(name, "\"z\""));
-    let levels = small.chain(FAST.split(' ').map(|name| level(name, "3")));
+    let levels = plain.chain(small).chain(FAST.split(' ').map(|name| level(name, "3")));
     Ok(levels.flat_map(|level| ["--config".to_owned(), level]).collect())
 }
