@@ -186,13 +186,26 @@ fn what_is_not_run_is_on_the_pages_and_run_nowhere() {
 #[test]
 fn every_command_of_every_page_works_as_it_is_printed() {
     let checkout = Checkout::new("all");
-    cargo_that_runs_what_is_built(&checkout.folder.join("bin"));
     // What the commands of a language make, as any component.
     fs::copy(scratch::root().join("policies/prebuilt/uniform.wasm"), checkout.folder.join("rookie.wasm"))
         .unwrap();
-    let mut unbuilt = Unbuilt::default();
+    let mut projects = Projects::of(|_| true);
+    run_all(&checkout, |command| !projects.has(command));
+    assert!(checkout.folder.join("runs/compare-tiny-001/report/index.html").is_file());
+}
+
+#[test]
+fn every_command_about_a_project_works_where_its_language_is_here() {
+    let checkout = Checkout::new("projects");
+    let (mut projects, mut unbuilt) = (Projects::of(|_| true), Projects::of(tools::missing));
+    run_all(&checkout, |command| projects.has(command) && !unbuilt.has(command));
+}
+
+/// Runs the commands that are chosen, in the order of the pages.
+fn run_all(checkout: &Checkout, mut chosen: impl FnMut(&str) -> bool) {
+    cargo_that_runs_what_is_built(&checkout.folder.join("bin"));
     for (page, command) in printed() {
-        if elsewhere(&page, &command).is_some() || unbuilt.has(&command) {
+        if elsewhere(&page, &command).is_some() || !chosen(&command) {
             continue;
         }
         if command.contains("--resume runs/quickstart-001") {
@@ -212,7 +225,6 @@ fn every_command_of_every_page_works_as_it_is_printed() {
             shorten(&checkout.folder.join(FAIR), FAIR);
         }
     }
-    assert!(checkout.folder.join("runs/compare-tiny-001/report/index.html").is_file());
 }
 
 /// The policy that README prints.
@@ -223,15 +235,19 @@ fn policy_of_the_readme() -> String {
     code.split_once("```").unwrap().0.to_owned()
 }
 
-/// What no command can make here, because the tools of a language are missing: projects in that language, and all that
-/// comes of them.
-#[derive(Default)]
-struct Unbuilt {
+/// Projects in some languages, and all that comes of them.
+struct Projects<L: Fn(Language) -> bool> {
+    of: L,
     names: Vec<String>,
 }
 
-impl Unbuilt {
-    /// Whether a command is about something that was not made. What it would have made is then not made, either.
+impl<L: Fn(Language) -> bool> Projects<L> {
+    /// Those in languages of which this is true.
+    fn of(of: L) -> Self {
+        Self { of, names: Vec::new() }
+    }
+
+    /// Whether a command is about one of them. What it makes is then one of them, too.
     fn has(&mut self, command: &str) -> bool {
         let words: Vec<&str> = command.split_whitespace().collect();
         let after = |option: &str| {
@@ -239,17 +255,17 @@ impl Unbuilt {
             words.get(at + 1).copied()
         };
         let started = command.starts_with("allot new").then(|| after("--lang").unwrap_or("rust"));
-        let missing = |language: &Language| crate::name(*language) == started.unwrap_or_default();
-        if Language::ALL.into_iter().find(missing).is_some_and(tools::missing) {
+        let of = |language: &Language| crate::name(*language) == started.unwrap_or_default();
+        if Language::ALL.into_iter().find(of).is_some_and(&self.of) {
             self.names.extend(after("new").map(str::to_owned));
             return true;
         }
-        let unbuilt = self.names.iter().any(|name| command.contains(name.as_str()));
-        if unbuilt {
+        let about = self.names.iter().any(|name| command.contains(name.as_str()));
+        if about {
             let made = [after(">"), after("--out"), after("-o")].into_iter().flatten();
             self.names.extend(made.map(|file| file.split('.').next().unwrap_or(file).to_owned()));
         }
-        unbuilt
+        about
     }
 }
 
