@@ -199,6 +199,7 @@ fn every_command_about_a_project_works_where_its_language_is_here() {
     let checkout = Checkout::new("projects");
     let (mut projects, mut unbuilt) = (Projects::of(|_| true), Projects::of(tools::missing));
     run_all(&checkout, |command| projects.has(command) && !unbuilt.has(command));
+    assert!(projects.names.len() > 3, "{:?}", projects.names);
 }
 
 /// Runs the commands that are chosen, in the order of the pages.
