@@ -237,14 +237,14 @@ fn policy_of_the_readme() -> String {
 }
 
 /// Projects in some languages, and all that comes of them.
-struct Projects<L: Fn(Language) -> bool> {
-    of: L,
+struct Projects {
+    of: fn(Language) -> bool,
     names: Vec<String>,
 }
 
-impl<L: Fn(Language) -> bool> Projects<L> {
+impl Projects {
     /// Those in languages of which this is true.
-    fn of(of: L) -> Self {
+    fn of(of: fn(Language) -> bool) -> Self {
         Self { of, names: Vec::new() }
     }
 
@@ -256,8 +256,8 @@ impl<L: Fn(Language) -> bool> Projects<L> {
             words.get(at + 1).copied()
         };
         let started = command.starts_with("allot new").then(|| after("--lang").unwrap_or("rust"));
-        let of = |language: &Language| crate::name(*language) == started.unwrap_or_default();
-        if Language::ALL.into_iter().find(of).is_some_and(&self.of) {
+        let its = |language: &Language| crate::name(*language) == started.unwrap_or_default();
+        if Language::ALL.into_iter().find(its).is_some_and(self.of) {
             self.names.extend(after("new").map(str::to_owned));
             return true;
         }

@@ -117,7 +117,7 @@ fn words(text: &str) -> Vec<u64> {
         }
     };
     for c in text.chars() {
-        // Without Unicode's tables where there is no need of them.
+        // The iterator over what any letter becomes takes longer.
         if c.is_ascii() { next(c.to_ascii_lowercase()) } else { c.to_lowercase().for_each(&mut next) }
     }
     words.extend(word);

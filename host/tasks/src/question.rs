@@ -27,7 +27,7 @@ pub fn folded(text: &str) -> String {
     if text.is_ascii() { folded_bytes(text) } else { folded_letters(text) }
 }
 
-/// Does this byte by byte. Most questions are ASCII, and looking each letter up in Unicode's tables takes longer.
+/// Does this byte by byte, for ASCII, as most questions are. The iterators over what any letter becomes take longer.
 fn folded_bytes(text: &str) -> String {
     let (mut folded, mut apart) = (String::with_capacity(text.len()), false);
     for byte in text.bytes() {

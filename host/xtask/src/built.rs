@@ -147,7 +147,7 @@ fn levels(root: &Path) -> Result<Vec<String>> {
     if cold.is_empty() {
         return Err(Error::new(format!("{} has no line `NAME = {{ opt-level = 0 }}`", path.display())));
     }
-    // These have a line so that macros share them. A release compiles them like those that have none.
+    // Crates that macros share have a line with level 1. A release compiles them like crates that have no line.
     let shared = text.lines().filter_map(|line| line.strip_suffix(" = { opt-level = 1 }"));
     let level = |name: &str, level: &str| format!("profile.dist.package.{name}.opt-level={level}");
     let listed = |name: &str| RARE.split(' ').chain(FAST.split(' ')).any(|other| other == name);
